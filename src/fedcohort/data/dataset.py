@@ -1,0 +1,69 @@
+"""A labelled data set before it is dealt to clients."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.errors import UserError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples and labels, with the official test set and the natural client of each row where they exist."""
+
+    x: Tensor  # [n, ...] float32
+    y: Tensor  # [n] int64, 0 to C-1
+    classes: tuple[str, ...]
+    test_x: Tensor | None = None
+    test_y: Tensor | None = None
+    owner: np.ndarray | None = None
+    test_owner: np.ndarray | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse here, once for every source, what would only surface as a strange number after training."""
+        self._check_rows(self.x, self.y, self.owner, "training")
+        if (self.test_x is None) != (self.test_y is None):
+            raise UserError("the test set needs both examples and labels: give both or neither")
+        if self.test_x is not None and self.test_y is not None:
+            self._check_rows(self.test_x, self.test_y, self.test_owner, "test")
+            if self.test_x.shape[1:] != self.x.shape[1:]:
+                raise UserError(
+                    f"test examples have shape {tuple(self.test_x.shape[1:])} but training examples "
+                    f"{tuple(self.x.shape[1:])}: prepare both in the same way"
+                )
+        if len(torch.unique(self.y)) < 2:
+            raise UserError("all labels are equal, so there is nothing to learn: check the label column")
+
+    def _check_rows(self, x: Tensor, y: Tensor, owner: np.ndarray | None, what: str) -> None:
+        if len(x) == 0:
+            raise UserError(f"the {what} set is empty: check that the file holds rows")
+        for other, name in ((y, "labels"), (owner, "client ids")):
+            if other is not None and len(other) != len(x):
+                raise UserError(
+                    f"the {what} set has {len(x)} examples but {len(other)} {name}: give one for each example"
+                )
+        if x.dtype != torch.float32 or y.dtype != torch.int64:
+            raise UserError(f"the {what} set must be float32 with int64 labels, not {x.dtype} with {y.dtype}")
+        if not torch.isfinite(x.sum()) and (bad := int((~torch.isfinite(x)).sum())):
+            raise UserError(f"{bad} values of the {what} set are NaN or infinite: fill or remove them first")
+        low, high = int(y.min()), int(y.max())
+        if low < 0 or high >= len(self.classes):
+            raise UserError(
+                f"{what} labels run from {low} to {high} but there are {len(self.classes)} classes: "
+                "number them from 0 without gaps"
+            )
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.x)

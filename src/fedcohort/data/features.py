@@ -1,0 +1,44 @@
+"""Arrays and texts into feature tensors, for sources whose data come in no fixed layout."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.data.images import scale_images
+from fedcohort.errors import UserError
+
+
+def scale_arrays(
+    train: np.ndarray, test: np.ndarray | None, normalise: bool
+) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
+    """Bytes of rank 3 or 4 are images; other numbers are standardised by column or channel (axis 1)."""
+    for part in (train, test):
+        if part is not None and part.dtype.kind not in "biuf":
+            raise UserError(f"examples are of type {part.dtype}, not numbers: convert them first")
+    if train.dtype == np.uint8 and train.ndim in (3, 4):
+        pair = [
+            None if part is None else (part[:, None] if part.ndim == 3 else part) for part in (train, test)
+        ]
+        assert pair[0] is not None
+        return scale_images(pair[0], pair[1], normalise)
+    if train.ndim == 1:
+        train, test = train[:, None], None if test is None else test[:, None]
+    x = torch.from_numpy(train.astype(np.float32))
+    test_x = None if test is None else torch.from_numpy(test.astype(np.float32))
+    if not normalise or len(x) == 0:
+        return x, test_x, {"normalised": False}
+    over = tuple(axis for axis in range(x.dim()) if axis != 1)
+    mean, std = x.mean(over, keepdim=True), x.std(over, keepdim=True, correction=0)
+    std = torch.where(std > 0, std, 1.0)
+    return (x - mean) / std, None if test_x is None else (test_x - mean) / std, {"normalised": True}
+
+
+def hash_texts(texts: Sequence[str], width: int) -> np.ndarray:
+    """Bag of words of each text, hashed into ``width`` columns: no vocabulary leaves a client."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    hasher = HashingVectorizer(n_features=width, alternate_sign=False, norm="l2", dtype=np.float32)
+    return hasher.transform(texts).toarray()

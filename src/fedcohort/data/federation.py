@@ -1,0 +1,132 @@
+"""The federation: one tensor of examples, and for each client the rows that are its own.
+
+A client is a slice of an index, so ten thousand clients are two long vectors, not ten thousand objects.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Split:
+    """The training, validation or test rows of all clients, one client after the other."""
+
+    x: Tensor  # [n, ...] float32; splits may share this tensor
+    y: Tensor  # [n] int64
+    index: Tensor  # int64 rows of x
+    offsets: Tensor  # int64 [K+1]: client k owns index[offsets[k]:offsets[k+1]]
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, rows: Sequence[np.ndarray | Tensor]) -> "Split":
+        """A split from one array of row numbers per client."""
+        sizes = torch.tensor([0, *(len(client) for client in rows)], dtype=torch.int64)
+        parts = [torch.as_tensor(client, dtype=torch.int64) for client in rows]
+        index = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+        return cls(x, y, index, sizes.cumsum(0))
+
+    @classmethod
+    def owned(cls, x: Tensor, y: Tensor, rows: np.ndarray, client: np.ndarray, clients: int) -> "Split":
+        """A split from parallel arrays: row ``rows[j]`` belongs to ``client[j]``."""
+        order = np.argsort(client, kind="stable")
+        offsets = np.searchsorted(client[order], np.arange(clients + 1))
+        return cls(
+            x, y, torch.from_numpy(rows[order].astype(np.int64)), torch.from_numpy(offsets.astype(np.int64))
+        )
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.offsets) - 1
+
+    def rows(self, client: int) -> Tensor:
+        """The rows of one client: a view, nothing is copied."""
+        return self.index[self.offsets[client] : self.offsets[client + 1]]
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many examples each client holds, [K]."""
+        return self.offsets.diff()
+
+    @property
+    def client(self) -> Tensor:
+        """The client of each entry of ``index``."""
+        return torch.repeat_interleave(torch.arange(self.num_clients), self.sizes)
+
+    def counts(self, num_classes: int) -> Tensor:
+        """Label counts, [K, C]."""
+        cell = self.client * num_classes + self.y[self.index]
+        return torch.bincount(cell, minlength=self.num_clients * num_classes).reshape(-1, num_classes)
+
+    def examples(self, client: int) -> tuple[Tensor, Tensor]:
+        """A copy of one client's examples and labels."""
+        rows = self.rows(client)
+        return self.x[rows], self.y[rows]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients with their training, validation and test examples, and the story of how they came about."""
+
+    train: Split
+    validation: Split
+    test: Split
+    classes: tuple[str, ...]
+    clients: tuple[str, ...]
+    truth: Tensor | None  # the group each client was made in, where the protocol knows it
+    provenance: dict[str, Any]
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.clients)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+        return tuple(self.train.x.shape[1:])
+
+    @property
+    def counts(self) -> Tensor:
+        """Label counts of the training rows, [K, C]: the only ones a method may be told."""
+        return self.train.counts(self.num_classes)
+
+    def fingerprint(self) -> str:
+        """A sha256, equal for two federations only if each client has the same rows for the same use."""
+        digests: dict[int, bytes] = {}
+        total = hashlib.sha256()
+        for split in (self.train, self.validation, self.test):
+            for tensor in (split.x, split.y, split.index, split.offsets):
+                if id(tensor) not in digests:  # splits of a pooled data set share x
+                    digests[id(tensor)] = _digest(tensor)
+                total.update(digests[id(tensor)])
+        total.update("\x1f".join(self.classes).encode())
+        return total.hexdigest()
+
+    def pooled(self) -> "Federation":
+        """The centralised reference: client 0 trains on everybody's rows, test rows stay where they are."""
+        return replace(
+            self,
+            train=_to_first(self.train),
+            validation=_to_first(self.validation),
+            truth=None,
+            provenance={**self.provenance, "pooled": True},
+        )
+
+
+def _to_first(split: Split) -> Split:
+    offsets = torch.full_like(split.offsets, len(split.index))
+    offsets[0] = 0
+    return replace(split, offsets=offsets)
+
+
+def _digest(tensor: Tensor) -> bytes:
+    head = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
+    return hashlib.sha256(head + hashlib.sha256(tensor.contiguous().numpy().data).digest()).digest()

@@ -1,0 +1,37 @@
+"""Labels of any kind into class numbers."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.errors import UserError
+
+MANY = 1000  # more classes than this: the column is something else
+
+
+def encode_labels(
+    train: np.ndarray, test: np.ndarray | None = None, names: tuple[str, ...] | None = None
+) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
+    """Class numbers of both parts and the names: the sorted values, or ``names`` for labels 0 to C-1."""
+    both = train if test is None else np.concatenate([train, test])
+    if both.ndim != 1:
+        raise UserError(f"labels have shape {both.shape}: give one label for each example")
+    if both.dtype.kind == "f":
+        if not np.isfinite(both).all():
+            raise UserError(f"{int((~np.isfinite(both)).sum())} labels are missing: remove those rows first")
+        if (both % 1).any():
+            raise UserError(
+                "labels hold fractions, but classes are whole numbers or words: check the label column"
+            )
+        both = both.astype(np.int64)
+    if names is not None:
+        codes = both.astype(np.int64)
+    else:
+        values, codes = np.unique(both, return_inverse=True)
+        if len(values) > MANY:
+            raise UserError(
+                f"the labels have {len(values)} different values, hardly classes: check the label column"
+            )
+        names = tuple(str(value) for value in values)
+    y = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.int64))
+    return y[: len(train)], None if test is None else y[len(train) :], names

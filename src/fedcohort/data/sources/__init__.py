@@ -1,0 +1,19 @@
+"""Data sources: one file each, a frozen dataclass whose fields are the source's options."""
+
+from typing import Protocol
+
+from fedcohort.core.registry import Registry
+from fedcohort.data.dataset import Dataset
+from fedcohort.data.places import Places
+
+
+class Source(Protocol):
+    """Anything with options that can load a data set."""
+
+    def load(self, where: Places) -> Dataset:
+        """Read, check and scale the data."""
+        ...
+
+
+SOURCES: Registry[Source] = Registry("data source", "fedcohort.data.sources", "fedcohort.sources")
+register = SOURCES.register

@@ -1,0 +1,127 @@
+"""Users' own tables: CSV (also gzipped) and Parquet, one row per example."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.core.settings import at_least
+from fedcohort.data.dataset import Dataset
+from fedcohort.data.labels import encode_labels
+from fedcohort.data.places import Places
+from fedcohort.data.sources import register
+from fedcohort.data.tables import FILE, Column, as_numbers, as_words, learn_column, read_table, require
+from fedcohort.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@register
+@dataclass(frozen=True)
+class Table:
+    """Numbers are standardised, words become one-hot categories, columns named in ``text`` bags of words.
+
+    Means, deviations and categories come from the training table and serve the test table too. Without a test
+    table they come from all rows, including those that a split later sets aside.
+    """
+
+    path: str  # a file, or a pattern such as "hospitals/*.csv"
+    label: str
+    client: str | None = None  # the column with each row's client; "@file": the name of the row's file
+    features: tuple[str, ...] | None = None  # all other columns, unless given
+    text: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()  # numbers that are codes, not quantities
+    missing: Literal["refuse", "mean"] = "refuse"  # for empty cells of number columns
+    threshold: float | None = None  # makes a number column a yes/no label: above the threshold or not
+    test_path: str | None = None
+    text_width: Annotated[int, at_least(2)] = 512
+    header: bool = True  # without one, columns are column_1, column_2, ...
+    separator: str = ","
+
+    def load(self, where: Places) -> Dataset:
+        frame = read_table(self.path, where, self.header, self.separator)
+        test = None
+        if self.test_path is not None:
+            test = read_table(self.test_path, where, self.header, self.separator)
+        self._require_columns(frame)
+        columns = [
+            learn_column(frame, name, self.text, self.categorical, self.missing == "mean", self.text_width)
+            for name in self._features(frame)
+        ]
+        labels, test_labels = self._labels(frame), None if test is None else self._labels(test)
+        names = None
+        if self.threshold is not None:
+            names = (f"at most {self.threshold:g}", f"above {self.threshold:g}")
+        y, test_y, classes = encode_labels(labels, test_labels, names)
+        return Dataset(
+            _encode(columns, frame),
+            y,
+            classes,
+            None if test is None else _encode(columns, test),
+            test_y,
+            self._owner(frame),
+            None if test is None else self._owner(test),
+            self._story(frame, columns),
+        )
+
+    def _require_columns(self, frame: "pl.DataFrame") -> None:
+        require(frame, self.label, "label")
+        if self.client is not None:
+            require(frame, self.client, "client")
+        for option in ("features", "text", "categorical"):
+            for name in getattr(self, option) or ():
+                require(frame, name, option)
+
+    def _features(self, frame: "pl.DataFrame") -> list[str]:
+        others = [name for name in frame.columns if name not in (self.label, self.client, FILE)]
+        names = list(self.features) if self.features is not None else others
+        names += [name for name in self.text if name not in names]
+        if self.label in names:
+            raise UserError(
+                f"the label '{self.label}' is among the features: remove it, or nothing is to be learnt"
+            )
+        if not names:
+            raise UserError("the table has no feature column besides label and client: add one")
+        return names
+
+    def _labels(self, frame: "pl.DataFrame") -> np.ndarray:
+        require(frame, self.label, "label")
+        column = frame[self.label]
+        if column.null_count():
+            raise UserError(
+                f"label '{self.label}' is empty in {column.null_count()} rows: remove those rows first"
+            )
+        numbers = as_numbers(column)
+        if self.threshold is not None:
+            if numbers is None:
+                raise UserError(f"label '{self.label}' holds words: 'threshold' is for numbers, remove it")
+            return (numbers > self.threshold).astype(np.int64)
+        return np.array(column.to_list(), dtype=str) if numbers is None else numbers
+
+    def _owner(self, frame: "pl.DataFrame") -> np.ndarray | None:
+        if self.client is None:
+            return None
+        column = frame[self.client]
+        if column.null_count():
+            raise UserError(
+                f"client '{self.client}' is empty in {column.null_count()} rows: remove those rows first"
+            )
+        return np.array(as_words(column))
+
+    def _story(self, frame: "pl.DataFrame", columns: list[Column]) -> dict[str, Any]:
+        filled = {
+            column.name: n
+            for column in columns
+            if column.levels is None and (n := frame[column.name].null_count())
+        }
+        kinds = {column.name: column.width for column in columns}
+        return {"source": "table", **vars(self), "columns": kinds, "filled": filled}
+
+
+def _encode(columns: list[Column], frame: "pl.DataFrame") -> Tensor:
+    for column in columns:
+        require(frame, column.name, "features")
+    return torch.from_numpy(np.concatenate([column.encode(frame) for column in columns], axis=1))

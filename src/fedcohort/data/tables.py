@@ -1,0 +1,166 @@
+"""Users' tables into features: numbers standardised, categories one-hot, texts hashed.
+
+Every cell of a text file is read as text first and becomes a number only if its whole column does, so that
+nothing depends on which rows come first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedcohort.core.settings import nearest
+from fedcohort.data.features import hash_texts
+from fedcohort.data.places import Places
+from fedcohort.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+FILE = "@file"  # the client column that stands for the name of the row's file
+LEVELS = 200  # more categories than this in one column: it is a name or a text
+
+
+def read_table(path: str, where: Places, header: bool, separator: str) -> "pl.DataFrame":
+    """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name."""
+    import polars as pl
+
+    frames = []
+    for file in _files(path, where):
+        frame = _read_one(file, header, separator)
+        if frame.height == 0 or frame.width == 0:
+            raise UserError(f"{file} holds no rows: check the file")
+        stem = Path(file.name.removesuffix(".gz")).stem
+        frames.append(frame.with_columns(pl.lit(stem).alias(FILE)))
+        if frames[-1].columns != frames[0].columns:
+            raise UserError(
+                f"{file} has other columns than the first file of {path}: give all files the same ones"
+            )
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def _files(path: str, where: Places) -> list[Path]:
+    if "*" not in path:
+        return [where.file(path)]
+    pattern = Path(path).expanduser()
+    for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
+        if found := sorted(base.glob(pattern.name)):
+            return found
+    raise UserError(f"no file matches {path}: check the 'path' option")
+
+
+def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
+    import polars as pl
+
+    try:
+        if path.suffix in (".parquet", ".pq"):
+            return pl.read_parquet(path)
+        frame = pl.read_csv(path, has_header=header, separator=separator, infer_schema=False)
+    except pl.exceptions.NoDataError as error:
+        raise UserError(f"{path} is empty: check the file") from error
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{path} cannot be read as a table ({reason}): check the file and 'separator'"
+        ) from error
+    frame.columns = [
+        name.strip() if header else f"column_{number}" for number, name in enumerate(frame.columns, start=1)
+    ]
+    trimmed = frame.select(pl.all().str.strip_chars())
+    cells = trimmed.select(pl.when(pl.all().is_in(MISSING)).then(None).otherwise(pl.all()).name.keep())
+    return cells.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines are no rows
+
+
+def require(frame: "pl.DataFrame", name: str, option: str) -> None:
+    """Refuse a column that does not exist, with the nearest one that does."""
+    if name not in frame.columns:
+        known = [column for column in frame.columns if column != FILE]
+        raise UserError(f"the table has no column '{name}' ('{option}'){nearest(name, known)}")
+
+
+def as_numbers(column: "pl.Series") -> np.ndarray | None:
+    """The column as float64 with NaN where empty, or None if it holds words."""
+    import polars as pl
+
+    if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean)):
+        return None
+    numbers = column.cast(pl.Float64, strict=False)
+    if numbers.null_count() > column.null_count():
+        return None
+    return numbers.fill_null(float("nan")).to_numpy()
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes features, learnt from the training table."""
+
+    name: str
+    levels: tuple[str, ...] | None = None  # categories; None for numbers and texts
+    mean: float = 0.0
+    std: float = 1.0
+    text_width: int = 0
+    fill: bool = False  # put the mean where a number is missing
+
+    @property
+    def width(self) -> int:
+        return self.text_width or (1 if self.levels is None else len(self.levels))
+
+    def encode(self, frame: "pl.DataFrame") -> np.ndarray:
+        """Features [n, width] of this column; a category that training never saw is all zeros."""
+        column = frame[self.name]
+        if self.text_width:
+            return hash_texts(as_words(column), self.text_width)
+        if self.levels is not None:
+            words = np.array(as_words(column))
+            return (words[:, None] == np.array(self.levels)[None]).astype(np.float32)
+        numbers = as_numbers(column)
+        if numbers is None:
+            raise UserError(
+                f"column '{self.name}' holds numbers in one table and words in the other: make them agree"
+            )
+        self._refuse_gaps(numbers)
+        filled = np.where(np.isnan(numbers), self.mean, numbers)
+        return ((filled - self.mean) / self.std).astype(np.float32)[:, None]
+
+    def _refuse_gaps(self, numbers: np.ndarray) -> None:
+        infinite, missing = int(np.isinf(numbers).sum()), int(np.isnan(numbers).sum())
+        if infinite:
+            raise UserError(
+                f"column '{self.name}' has {infinite} infinite values: remove those rows or the column"
+            )
+        if missing and not self.fill:
+            raise UserError(
+                f"column '{self.name}' is empty in {missing} of {len(numbers)} rows: "
+                "set missing='mean', or remove those rows or the column"
+            )
+
+
+def as_words(column: "pl.Series") -> list[str]:
+    """Each cell as text, empty where missing; the code 3.0 of one file is the code 3 of another."""
+    import polars as pl
+
+    return column.cast(pl.String).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").to_list()
+
+
+def learn_column(
+    frame: "pl.DataFrame", name: str, text: Sequence[str], categorical: Sequence[str], fill: bool, width: int
+) -> Column:
+    """Decide what a column is and remember its statistics. Empty categories are a category of their own."""
+    if name in text:
+        return Column(name, text_width=width)
+    numbers = None if name in categorical else as_numbers(frame[name])
+    if numbers is None:
+        levels = tuple(sorted(set(as_words(frame[name]))))
+        if len(levels) > LEVELS:
+            raise UserError(
+                f"column '{name}' has {len(levels)} different words: drop it, or add it to 'text'"
+            )
+        return Column(name, levels=levels)
+    known = numbers[np.isfinite(numbers)]
+    std = float(known.std()) if len(known) else 0.0
+    return Column(
+        name, mean=float(known.mean()) if len(known) else 0.0, std=std if std > 0 else 1.0, fill=fill
+    )

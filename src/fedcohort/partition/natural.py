@@ -1,0 +1,44 @@
+"""The data's own clients: writers, hospitals, states."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from fedcohort.core.settings import at_least
+from fedcohort.errors import UserError
+from fedcohort.partition import Partition, Partitioner, register
+from fedcohort.partition._dealing import rows_by_client
+
+
+@register
+@dataclass(frozen=True)
+class Natural(Partitioner):
+    """One client for each value of the client column, in sorted order."""
+
+    drops: ClassVar[bool] = True
+    by_owner: ClassVar[bool] = True
+
+    min_samples: Annotated[int, at_least(1)] = 1  # smaller clients are left out
+    max_clients: Annotated[int, at_least(1)] | None = None  # keep this many, chosen at random
+
+    def deal(self, labels: np.ndarray, seed: int, owner: np.ndarray | None) -> Partition:
+        if owner is None:
+            raise UserError(
+                "the partition 'natural' needs data that name each row's client: "
+                "set the source's client column, or choose another partition"
+            )
+        ids, client, sizes = np.unique(np.asarray(owner), return_inverse=True, return_counts=True)
+        kept = np.flatnonzero(sizes >= self.min_samples)
+        if len(kept) == 0:
+            raise UserError(
+                f"no client has {self.min_samples} examples (the largest: {sizes.max()}): lower 'min_samples'"
+            )
+        small = len(ids) - len(kept)
+        if self.max_clients is not None and len(kept) > self.max_clients:
+            kept = np.sort(self.generator(seed).choice(kept, self.max_clients, replace=False))
+        number = np.full(len(ids), -1, dtype=np.int64)
+        number[kept] = np.arange(len(kept))
+        story = {"clients": len(kept), "clients_found": len(ids), "clients_too_small": small}
+        names = tuple(str(name) for name in ids[kept])
+        return Partition(rows_by_client(number[client], len(kept)), names=names, provenance=story)

@@ -1,0 +1,211 @@
+"""Users' own files: tables, archives, Hugging Face folders; and the sentences that greet their mistakes."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcohort.data import federate, load
+from fedcohort.errors import UserError
+from fedcohort.partition import partitioner
+
+CSV = """age,smoker,note,hospital,ill
+30,yes,chest pain,north,1
+40,no,no pain at all,north,0
+50,,pain,south,1
+60,yes,nothing,south,0
+"""
+
+
+@pytest.fixture
+def csv(tmp_path: Path, cache: Path) -> Path:
+    path = tmp_path / "patients.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_numbers_categories_and_texts(csv: Path) -> None:
+    """Ages 30..60 have mean 45 and deviation sqrt(125); 'smoker' has the levels '', 'no', 'yes'."""
+    data = load("table", path=str(csv), label="ill", client="hospital", text=["note"], text_width=16)
+    assert data.shape == (1 + 3 + 16,)
+    assert data.x[:, 0].tolist() == pytest.approx([(age - 45) / 125**0.5 for age in (30, 40, 50, 60)])
+    assert data.x[:, 1:4].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert data.x[:, 4:].norm(dim=1).tolist() == pytest.approx([1] * 4)
+    assert data.y.tolist() == [1, 0, 1, 0]
+    assert data.classes == ("0", "1")
+    assert data.owner is not None
+    assert data.owner.tolist() == ["north", "north", "south", "south"]
+    assert federate(data, partitioner("natural")).clients == ("north", "south")
+
+
+def test_gzip_and_parquet_read_the_same(csv: Path) -> None:
+    import polars as pl
+
+    zipped, parquet = csv.with_name("patients.csv.gz"), csv.with_suffix(".parquet")
+    zipped.write_bytes(gzip.compress(CSV.encode()))
+    pl.read_csv(csv).write_parquet(parquet)
+    one, two, three = (load("table", path=str(path), label="ill") for path in (csv, zipped, parquet))
+    assert torch.equal(one.x, two.x)
+    assert torch.equal(one.x, three.x)
+    assert torch.equal(one.y, three.y)
+
+
+def test_missing_numbers_are_refused_or_filled(csv: Path) -> None:
+    csv.write_text(CSV.replace("40,no", "?,no"))
+    with pytest.raises(UserError, match="column 'age' is empty in 1 of 4 rows: set missing='mean'"):
+        load("table", path=str(csv), label="ill")
+    data = load("table", path=str(csv), label="ill", features=["age"], missing="mean")
+    assert data.x[1, 0].item() == 0
+    assert data.provenance["filled"] == {"age": 1}
+
+
+def test_test_table_uses_the_training_statistics(csv: Path) -> None:
+    other = csv.with_name("later.csv")
+    other.write_text("age,smoker,ill\n45,sometimes,1\n")
+    data = load("table", path=str(csv), label="ill", features=["age", "smoker"], test_path=str(other))
+    assert data.test_x is not None
+    assert data.test_x.tolist() == [[0, 0, 0, 0]]  # the mean age, and a category never seen
+    other.write_text("age,smoker,ill\nNA,yes,1\n")
+    with pytest.raises(UserError, match="column 'age' is empty in 1 of 1 rows"):
+        load("table", path=str(csv), label="ill", features=["age", "smoker"], test_path=str(other))
+
+
+def test_several_files_are_several_clients(tmp_path: Path, cache: Path) -> None:
+    """Files without header, one per hospital, where the code 3 is written 3.0 in one of them."""
+    (tmp_path / "north.data").write_text("1.0,3.0,0\n2.0,4.0,2\n\n")
+    (tmp_path / "south.data").write_text("3,3,1\n4,4,0\n")
+    data = load(
+        "table",
+        root=tmp_path,
+        path="*.data",
+        header=False,
+        label="column_3",
+        client="@file",
+        categorical=["column_2"],
+        threshold=0,
+    )
+    assert data.owner is not None
+    assert data.owner.tolist() == ["north", "north", "south", "south"]
+    assert data.x[:, 1:].tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
+    assert data.classes == ("at most 0", "above 0")
+    assert data.y.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "il"}, "no column 'il' .'label'., did you mean 'ill'?"),
+        ({"label": "ill", "client": "hospitals"}, "did you mean 'hospital'?"),
+        ({"label": "ill", "features": ["agee"]}, "did you mean 'age'?"),
+        ({"label": "ill", "features": ["age", "ill"]}, "is among the features"),
+        ({"label": "smoker"}, "label 'smoker' is empty in 1 rows"),
+        ({"label": "note", "threshold": 1}, "'threshold' is for numbers"),
+        ({"label": "ill", "colour": 1}, "data source table.colour: unknown"),
+        ({}, "data source table.label: missing"),
+    ],
+)
+def test_mistakes_in_options(csv: Path, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load("table", path=str(csv), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("age,ill\n", "holds no rows"),
+        ("age,ill\n1,1\n2,1\n", "all labels are equal"),
+        ("age,ill\n1,0.5\n2,1\n", "labels hold fractions"),
+        ("age,ill\ninf,0\n2,1\n", "column 'age' has 1 infinite"),
+        ("age,ill\n" + "".join(f"w{i},{i % 2}\n" for i in range(300)), "has 300 different words"),
+        ("age,ill\n" + "".join(f"{i},{i}\n" for i in range(1200)), "1200 different values, hardly classes"),
+    ],
+)
+def test_mistakes_in_files(csv: Path, text: str, message: str) -> None:
+    csv.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        load("table", path=str(csv), label="ill")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no file nothing\.csv"):
+        load("table", root=tmp_path, path="nothing.csv", label="y")
+    with pytest.raises(UserError, match="no file matches"):
+        load("table", root=tmp_path, path="no/*.csv", label="y")
+
+
+def test_unknown_source_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown data source 'digit', did you mean 'digits'\?"):
+        load("digit")
+
+
+def test_npz(tmp_path: Path, cache: Path) -> None:
+    x = np.arange(12.0).reshape(6, 2)
+    np.savez(
+        tmp_path / "a.npz", x=x, y=[1, 6, 1, 6, 1, 6], x_test=x[:2], y_test=[6, 1], client=list("aabbcc")
+    )
+    data = load("npz", root=tmp_path, path="a.npz")
+    assert data.classes == ("1", "6")
+    assert data.y.tolist() == [0, 1, 0, 1, 0, 1]
+    assert data.test_y is not None
+    assert data.test_y.tolist() == [1, 0]
+    assert data.x.mean(0).tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert data.owner is not None
+    assert data.owner.tolist() == list("aabbcc")
+    images = np.zeros((6, 4, 4), dtype=np.uint8)
+    np.savez(tmp_path / "b.npz", pictures=images, y=[0, 1] * 3)
+    assert load("npz", root=tmp_path, path="b.npz", x="pictures").shape == (1, 4, 4)
+    with pytest.raises(UserError, match="has no array 'x'"):
+        load("npz", root=tmp_path, path="b.npz")
+    np.savez(tmp_path / "c.npz", x=np.array([{}]), y=[0])
+    with pytest.raises(UserError, match="not an archive of plain arrays"):
+        load("npz", root=tmp_path, path="c.npz")
+    np.savez(tmp_path / "d.npz", x=x, y=[0, 1])
+    with pytest.raises(UserError, match="6 examples but 2 labels"):
+        load("npz", root=tmp_path, path="d.npz")
+
+
+def test_huggingface_folder(tmp_path: Path, cache: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["sad", "glad"])
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": label, "who": datasets.Value("int64")}
+    )
+    rows = {"text": ["so glad", "so sad", "glad glad"], "label": [1, 0, 1], "who": [5, 5, 6]}
+    table = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": table, "test": table}).save_to_disk(tmp_path / "both")
+    data = load(
+        "huggingface", path=str(tmp_path / "both"), x="text", client="who", test_split="test", text_width=32
+    )
+    assert data.classes == ("sad", "glad")
+    assert data.shape == (32,)
+    assert data.x.norm(dim=1).tolist() == pytest.approx([1, 1, 1])
+    assert data.owner is not None
+    assert data.owner.tolist() == ["5", "5", "6"]
+    assert data.test_x is not None
+    with pytest.raises(UserError, match="has no column 'image'"):
+        load("huggingface", path=str(tmp_path / "both"))
+    with pytest.raises(UserError, match=r"has no split 'tests', did you mean 'test'\?"):
+        load("huggingface", path=str(tmp_path / "both"), x="text", test_split="tests")
+
+
+def test_huggingface_images_and_numbers(tmp_path: Path, cache: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    image = pytest.importorskip("PIL.Image")
+    pictures = [image.fromarray(np.full((4, 5, 3), shade, dtype=np.uint8)) for shade in (0, 255)]
+    rows = {"image": pictures, "label": [0, 1], "signal": [[1.0, 2.0], [3.0, 4.0]]}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "one")
+    data = load("huggingface", path=str(tmp_path / "one"), normalise=False)
+    assert data.shape == (3, 4, 5)
+    assert data.x.mean((1, 2, 3)).tolist() == [0, 1]
+    assert load("huggingface", path=str(tmp_path / "one"), x="signal").x.tolist() == [[-1, -1], [1, 1]]
+
+
+def test_huggingface_offline_is_one_sentence(cache: Path) -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(UserError, match=r"cannot be loaded .* save_to_disk") as caught:
+        load("huggingface", path="nobody/nothing-of-that-name")
+    assert "\n" not in str(caught.value)
