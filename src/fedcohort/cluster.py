@@ -1,0 +1,234 @@
+"""Clustering as the methods share it: the same input and seed give the same groups.
+
+Groups are numbered by first appearance (client 0 is always in group 0), noise becomes groups of one,
+scikit-learn runs on one thread so that sums keep their order, and degenerate inputs (one client, identical
+clients, fewer distinct points than groups) have an answer instead of a warning.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcohort.core.keyed import key_seed, numpy_generator
+from fedcohort.metrics import weighted_silhouette
+
+Labels = NDArray[np.int64]
+Metric = Literal["euclidean", "precomputed"]
+
+SAMPLE = 2000  # beyond this many distinct points the silhouette is the mean over a fixed sample of them
+
+
+class Choice(NamedTuple):
+    """The grouping that won, and the silhouette of every number of groups that was tried."""
+
+    labels: Labels
+    k: int
+    scores: dict[int, float]  # empty when there was nothing to choose
+
+
+def relabel(labels: ArrayLike) -> Labels:
+    """Groups numbered by first appearance; every noise point (-1) becomes a group of its own."""
+    names = np.array(labels, dtype=np.int64)
+    noise = np.flatnonzero(names < 0)
+    names[noise] = names.max(initial=0) + 1 + np.arange(noise.size)
+    _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
+
+
+def kmeans_groups(features: ArrayLike, groups: int, seed: int, n_init: int = 10) -> Labels:
+    """K-means++ with ``groups`` centres, or as many as there are distinct rows."""
+    points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
+    if groups <= 1 or len(points) <= 1:
+        return np.zeros(len(inverse), dtype=np.int64)
+    with _reproducible():
+        return relabel(_kmeans(points, weights, min(groups, len(points)), seed, n_init)[inverse])
+
+
+def kmeans_by_silhouette(
+    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9, n_init: int = 10
+) -> Choice:
+    """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
+
+    At most ``max_groups`` and K-1 are tried (None: K-1). Up to two rows, or identical rows, are one group.
+    More groups than distinct rows would return the same grouping again, so the search ends there.
+    """
+    points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
+    clients = len(inverse)
+    most = min(clients - 1, len(points), clients if max_groups is None else max_groups)
+    best, scores = Choice(np.zeros(clients, dtype=np.int64), 1, {}), {}
+    if len(points) < 2 or most < 2:
+        return best
+    sample, distances = _sampled_distances(points, seed)
+    with _reproducible():
+        for k in range(2, most + 1):
+            labels = _kmeans(points, weights, k, seed, n_init)
+            scores[k] = weighted_silhouette(distances, labels[sample], weights[sample])
+            if best.k == 1 or scores[k] > scores[best.k] + tolerance:
+                best = Choice(labels, k, scores)
+    return Choice(relabel(best.labels[inverse]), best.k, scores)
+
+
+def optics_groups(
+    points: ArrayLike,
+    min_samples: int = 2,
+    xi: float = 0.05,
+    max_eps: float = np.inf,
+    metric: Metric = "euclidean",
+) -> Labels:
+    """OPTICS with the xi rule. ``points`` are vectors, or distances when ``metric="precomputed"``."""
+    from sklearn.cluster import OPTICS
+
+    table = np.asarray(points, dtype=np.float64)
+    if len(table) < max(min_samples, 2):
+        return np.arange(len(table))
+    if not (table if metric == "precomputed" else table - table[0]).any():
+        return np.zeros(len(table), dtype=np.int64)  # no density to compare
+    with _reproducible(), np.errstate(divide="ignore", invalid="ignore"):  # duplicates lie at distance 0
+        return relabel(
+            OPTICS(min_samples=min_samples, xi=xi, max_eps=max_eps, metric=metric).fit_predict(table)
+        )
+
+
+def dbscan_groups(
+    points: ArrayLike, eps: float, min_samples: int = 2, metric: Metric = "euclidean"
+) -> Labels:
+    """DBSCAN with radius ``eps``."""
+    from sklearn.cluster import DBSCAN
+
+    with _reproducible():
+        return relabel(
+            DBSCAN(eps=eps, min_samples=min_samples, metric=metric).fit_predict(np.asarray(points))
+        )
+
+
+def kmedoids_groups(distances: ArrayLike, groups: int) -> Labels:
+    """Every point goes to the nearest of the :func:`find_medoids`."""
+    d = np.asarray(distances, dtype=np.float64)
+    return relabel(d[:, find_medoids(d, groups)].argmin(axis=1))
+
+
+def find_medoids(distances: ArrayLike, groups: int) -> Labels:
+    """Partitioning around medoids: greedy start, then the best swap until none helps. No randomness.
+
+    All swaps of a step are priced at once: taking in x saves every point its excess over x, and giving up
+    medoid m sends its own points to x or to their second medoid.
+    """
+    d = np.asarray(distances, dtype=np.float64)
+    medoids = _greedy_medoids(d, min(groups, len(d)))
+    while 1 < len(medoids) < len(d):
+        near = np.sort(d[:, medoids], axis=1)[:, :2]
+        owner = np.eye(len(medoids))[d[:, medoids].argmin(axis=1)]
+        gain = np.minimum(d - near[:, :1], 0)  # [point, x]: what taking in x changes while all medoids stay
+        lost = np.minimum(d, near[:, 1:]) - near[:, :1] - gain  # [point, x]: more, if its own medoid goes
+        change = gain.sum(axis=0)[:, None] + lost.T @ owner
+        x, m = np.unravel_index(change.argmin(), change.shape)
+        if change[x, m] >= -1e-12 * max(d.max(), 1e-300) * len(d):
+            break
+        medoids[m] = x
+    return medoids
+
+
+def spectral_groups(affinity: ArrayLike, groups: int, seed: int) -> Labels:
+    """Spectral clustering of a similarity matrix; labels by pivoted QR, which draws nothing at random."""
+    from sklearn.cluster import SpectralClustering
+
+    table = np.asarray(affinity, dtype=np.float64)
+    if groups <= 1 or groups >= len(table):
+        return np.zeros(len(table), dtype=np.int64) if groups <= 1 else np.arange(len(table))
+    model = SpectralClustering(
+        groups, affinity="precomputed", assign_labels="cluster_qr", random_state=_state(seed, "spectral")
+    )
+    with _reproducible():
+        return relabel(model.fit_predict(table))
+
+
+def bipartition(similarity: ArrayLike, linkage: Literal["complete", "single"] = "complete") -> Labels:
+    """Two groups by agglomeration. ``"single"`` minimises the greatest similarity across the cut."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    table = np.asarray(similarity, dtype=np.float64)
+    if len(table) < 2:
+        return np.zeros(len(table), dtype=np.int64)
+    return relabel(AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(1 - table))
+
+
+def upv_distance(interaction: ArrayLike) -> NDArray[np.float64]:
+    """Squared distance of rows k and j of a square matrix, entries k and j left out (FedGWC's unbiased view).
+
+    With q_k = |M_k|² and E_kj = (M_kj - M_jj)²: D = q1ᵀ + 1qᵀ - 2MMᵀ - E - Eᵀ. Only differences within a
+    column matter, so columns are centred first, which avoids cancellation. Pass the transpose for columns.
+    """
+    m = np.asarray(interaction, dtype=np.float64)
+    m = m - m.mean(axis=0)
+    gram, own = m @ m.T, (m - np.diag(m)) ** 2
+    q = np.diag(gram)
+    d = np.clip(q[:, None] + q[None, :] - 2 * gram - own - own.T, 0.0, None)
+    np.fill_diagonal(d, 0.0)
+    return d
+
+
+def _distinct(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], Labels]:
+    """Distinct rows up to rounding noise, how often each occurs, and which one every row is."""
+    offset = features - features[:1]
+    spread, scale = np.abs(offset).max(initial=0.0), np.abs(features).max(initial=0.0)
+    key = np.round(offset / spread, 9) + 0.0 if spread > 1e-12 * scale else np.zeros_like(features)
+    _, first, inverse, count = np.unique(
+        key, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    return features[first], count.astype(np.float64), inverse.reshape(-1)
+
+
+def _kmeans(
+    points: NDArray[np.float64], weights: NDArray[np.float64], k: int, seed: int, n_init: int
+) -> Labels:
+    from sklearn.cluster import KMeans
+
+    if k == len(points):
+        return np.arange(k)
+    model = KMeans(k, n_init=n_init, random_state=_state(seed, "kmeans"))
+    return model.fit_predict(points, sample_weight=weights).astype(np.int64)
+
+
+def _sampled_distances(points: NDArray[np.float64], seed: int) -> tuple[Labels, NDArray[np.float64]]:
+    """Distances of the points the silhouette is averaged over: one matrix serves every number of groups."""
+    from scipy.spatial.distance import pdist, squareform
+
+    sample = np.arange(len(points))
+    if len(points) > SAMPLE:
+        sample = np.sort(numpy_generator(seed, "silhouette").choice(len(points), SAMPLE, replace=False))
+    return sample, squareform(pdist(points[sample]))
+
+
+def _greedy_medoids(d: NDArray[np.float64], groups: int) -> Labels:
+    medoids = [int(d.sum(axis=0).argmin())]
+    while len(medoids) < groups:
+        cost = np.minimum(d, d[:, medoids].min(axis=1, keepdims=True)).sum(axis=0)
+        cost[medoids] = np.inf
+        medoids.append(int(cost.argmin()))
+    return np.array(medoids)
+
+
+def _state(seed: int, purpose: str) -> int:
+    return key_seed(seed, purpose) % 2**32  # scikit-learn takes 32 bits
+
+
+@contextmanager
+def _reproducible() -> Iterator[None]:
+    """One thread, and no warnings about inputs whose answer we have decided on."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.filterwarnings("ignore", module="sklearn")
+        yield
+
+
+def join_largest(labels: Labels, rows: Labels, total: int) -> Labels:
+    """Labels for ``total`` clients of which only ``rows`` were grouped; the others join the largest group."""
+    largest = int(np.bincount(labels).argmax()) if len(labels) else 0
+    everyone = np.full(total, largest, dtype=np.int64)
+    everyone[rows] = labels
+    return everyone

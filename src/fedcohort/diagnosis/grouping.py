@@ -1,0 +1,107 @@
+"""Which clients belong together, as two published readings of the same label counts see it.
+
+Clust-PSI-PFL runs K-means on PSI features, FedLECC runs OPTICS on Hellinger distances. Each suggestion has
+its silhouette in its own space, and in Hellinger space too, where the two can be compared.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcohort.cluster import SAMPLE, Labels, kmeans_by_silhouette, optics_groups
+from fedcohort.core.keyed import numpy_generator
+from fedcohort.diagnosis.distances import (
+    EPS,
+    PSEUDO_COUNT,
+    Array,
+    Smoothing,
+    counts_array,
+    hellinger_points,
+    psi_signed_terms,
+    psi_terms,
+)
+from fedcohort.metrics import silhouette
+
+DENSITY_LIMIT = 10_000  # clients; OPTICS takes quadratic time, some ten seconds here
+
+
+class Standardised(NamedTuple):
+    """Features with mean 0 and deviation 1 per column, and what a new client's row needs to join them."""
+
+    features: Array
+    mean: Array
+    sd: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion:
+    """One reading's groups; ``labels`` has -1 for clients without samples."""
+
+    reading: str
+    rule: str
+    labels: Labels
+    silhouette: float  # in the space the reading clusters in; NaN when undefined
+    label_silhouette: float  # in Hellinger space, comparable between readings
+
+    @property
+    def groups(self) -> int:
+        return int(self.labels.max(initial=-1)) + 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many clients each group holds."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=self.groups).tolist()
+
+
+def psi_features(
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    signed: bool = False,
+) -> Array:
+    """Clust-PSI-PFL's features before scaling: PSI and its C terms, K x (C+1).
+
+    ``signed`` gives each term the direction of the deviation, which the paper's features lose.
+    """
+    terms = psi_terms(counts, smoothing, eps, pseudo_count)
+    total = terms.sum(axis=1)
+    return np.column_stack(
+        [total, psi_signed_terms(counts, smoothing, eps, pseudo_count) if signed else terms]
+    )
+
+
+def standardise(features: ArrayLike) -> Standardised:
+    """Z-scores per column with the population deviation; a constant column stays at 0."""
+    table = np.asarray(features, dtype=np.float64)
+    mean, sd = table.mean(axis=0), table.std(axis=0)
+    sd = np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)  # rounding noise is not a deviation
+    return Standardised((table - mean) / sd, mean, sd)
+
+
+def suggest_groups(
+    counts: ArrayLike, seed: int, max_groups: int | None, smoothing: Smoothing = "eps", eps: float = EPS
+) -> tuple[Suggestion, ...]:
+    """Both readings (beyond DENSITY_LIMIT clients the first); clients without samples belong to no group."""
+    table = counts_array(counts)
+    held = np.flatnonzero(table.any(axis=1))
+    rows = table[held]
+    features, points = standardise(psi_features(rows, smoothing, eps)).features, hellinger_points(rows)
+    sample = np.arange(len(rows))
+    if len(rows) > SAMPLE:  # the silhouette is quadratic
+        sample = np.sort(numpy_generator(seed, "silhouette").choice(len(rows), SAMPLE, replace=False))
+
+    def suggestion(reading: str, rule: str, space: Array, labels: Labels) -> Suggestion:
+        everyone = np.full(len(table), -1, dtype=np.int64)
+        everyone[held] = labels
+        own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
+        return Suggestion(reading, rule, everyone, own, shared)
+
+    by_psi = kmeans_by_silhouette(features, max_groups, seed).labels
+    suggestions = [suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi)]
+    if len(rows) <= DENSITY_LIMIT:
+        by_density = optics_groups(points)
+        suggestions.append(suggestion("fedlecc", "OPTICS on Hellinger distances", points, by_density))
+    return tuple(suggestions)

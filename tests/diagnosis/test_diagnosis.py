@@ -1,0 +1,191 @@
+"""The diagnosis as a whole: its numbers, its JSON and its words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedcohort.diagnosis import Diagnosis, diagnose, distances, verdict
+from fedcohort.diagnosis.grouping import Suggestion
+from fedcohort.errors import UserError
+
+A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
+B = np.array([np.roll(row, shift) for shift in range(3) for row in ([90, 5, 5], [88, 6, 6], [92, 4, 4])])
+KEYS = {
+    *(
+        "clients",
+        "classes",
+        "samples",
+        "client_names",
+        "class_names",
+        "smoothing",
+        "size_imbalance",
+        "coverage",
+    ),
+    *("wpsi", "psi", "psi_terms", "hellinger", "jensen_shannon", "emd_fedartml", "label_emd"),
+    *("suggested_groups", "verdict", "notes"),
+}
+
+
+def iid(size: int, clients: int = 40, classes: int = 10) -> np.ndarray:
+    return np.random.default_rng(0).multinomial(size, [1 / classes] * classes, size=clients)
+
+
+def words(diagnosis: Diagnosis) -> tuple[str, str, str]:
+    return diagnosis.verdict.skew, diagnosis.verdict.groups, diagnosis.verdict.advice
+
+
+def test_json_has_the_promised_keys_and_numbers() -> None:
+    table = json.loads(json.dumps(diagnose(A, clients=list("wxyz")).to_dict(), allow_nan=False))
+    assert set(table) >= KEYS
+    assert (table["clients"], table["classes"], table["samples"]) == (4, 3, 400)
+    assert table["client_names"] == list("wxyz")
+    assert table["class_names"] == ["0", "1", "2"]
+    assert table["wpsi"] == pytest.approx(3.742190831763246)
+    assert table["psi"] == pytest.approx(distances.psi(A).tolist())
+    assert table["smoothing"] == {"kind": "eps", "amount": 1e-6}
+    assert table["wpsi_laplace"] == pytest.approx(1.5846252714893894)
+    assert len(table["verdict"]) == 3
+
+
+def test_empty_clients_are_null_in_input_order_and_counted() -> None:
+    table = diagnose(np.insert(A, 1, 0, axis=0)).to_dict()
+    assert table["empty_clients"] == 1
+    assert table["clients"] == 5
+    assert table["psi"][1] is None
+    assert table["psi_terms"][1] == [None] * 3
+    assert table["suggested_groups"]["fedlecc"]["labels"][1] is None
+    assert table["wpsi"] == pytest.approx(3.742190831763246)
+    assert any("without samples" in note and "1" in note for note in table["notes"])
+
+
+def test_smoothing_is_used_and_recorded() -> None:
+    diagnosis = diagnose(A, smoothing="laplace")
+    assert diagnosis.wpsi == pytest.approx(1.5846252714893894)
+    assert diagnosis.to_dict()["smoothing"] == {"kind": "laplace", "amount": 0.5}
+
+
+def test_same_seed_same_diagnosis() -> None:
+    counts = iid(30)
+    assert diagnose(counts, seed=5).to_dict() == diagnose(counts, seed=5).to_dict()
+
+
+def test_chance_agrees_with_theory_when_samples_are_large() -> None:
+    """Under IID sampling WPSI is near (C-1)(K-1)/N, here 9 * 39 / 80 000."""
+    assert diagnose(iid(2000)).wpsi_by_chance == pytest.approx(9 * 39 / 80_000, rel=0.1)
+
+
+def test_near_iid_gets_plain_fedavg() -> None:
+    diagnosis = diagnose(iid(500))
+    skew, groups, advice = words(diagnosis)
+    assert diagnosis.verdict.level == "little"
+    assert skew.startswith("Little label skew")
+    assert "groups of chance" in groups
+    assert "plain fedavg" in advice
+
+
+def test_small_but_real_differences_are_not_called_chance() -> None:
+    """Shares 0.55 and 0.45 of 100 000 samples: WPSI 0.01, five hundred times what chance gives."""
+    diagnosis = diagnose([[55_000, 45_000], [45_000, 55_000]] * 3)
+    assert diagnosis.verdict.level == "little"
+    assert "more than chance" in diagnosis.verdict.groups
+
+
+def test_small_clients_are_not_called_skewed_by_luck() -> None:
+    """Five samples of ten classes: WPSI is about 7, and it would be without any skew."""
+    diagnosis = diagnose(iid(5))
+    assert diagnosis.wpsi > 5
+    assert diagnosis.verdict.level == "little"
+    assert "so small" in diagnosis.verdict.skew
+
+
+def test_small_clients_of_one_class_are_skewed_all_the_same() -> None:
+    counts = 5 * np.eye(10, dtype=int).repeat(4, axis=0)
+    assert diagnose(counts).verdict.level == "strong"
+
+
+def test_clear_groups_get_one_model_each() -> None:
+    counts = np.array([[100, 0, 0]] * 4 + [[0, 60, 40]] * 3 + [[30, 40, 30]] * 3)
+    skew, groups, advice = words(diagnose(counts, classes=["cat", "dog", "cow"]))
+    assert skew.startswith("Strong")
+    assert "3 groups" in groups
+    assert "4 clients, more 'cat'" in groups
+    assert "one model per group (clust_psi_pfl)" in advice
+
+
+def test_groups_that_psi_cannot_see_are_not_left_to_it() -> None:
+    _, groups, advice = words(diagnose(B))
+    assert "differently" in groups
+    assert "fedgwc" in advice
+    assert "signed" in advice
+
+
+def test_skew_without_groups_gets_selection() -> None:
+    random = np.random.default_rng(0)
+    counts = np.array([random.multinomial(600, random.dirichlet([0.3] * 10)) for _ in range(60)])
+    _, groups, advice = words(diagnose(counts))
+    assert groups.startswith("No clear groups")
+    assert "fedentopt" in advice
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.5, "little"), (0.66, "moderate"), (0.8, "strong")])
+def test_bands(share: float, level: str) -> None:
+    """Half the clients hold ``s`` of class 0, half 1-s: each PSI against the pool of 1/2 is
+    (s - 1/2) ln(s / (1 - s)), which is 0, 0.106 and 0.416 here."""
+    size = 100_000
+    one = round(share * size)
+    diagnosis = diagnose([[one, size - one], [size - one, one]] * 3)
+    expected = (share - 0.5) * np.log(share / (1 - share))
+    assert diagnosis.wpsi == pytest.approx(expected, abs=1e-4)
+    assert diagnosis.verdict.level == level
+
+
+def test_notes_name_absent_and_lonely_classes() -> None:
+    notes = diagnose([[5, 5, 0, 1], [5, 9, 0, 0]], classes=["a", "b", "c", "d"]).verdict.notes
+    assert any("no client holds: c" in note for note in notes)
+    assert any("single client: d" in note for note in notes)
+
+
+def test_every_verdict_is_three_sentences() -> None:
+    for counts in (A, B, iid(5), iid(500)):
+        for sentence in words(diagnose(counts)):
+            assert sentence.endswith(".")
+            assert ". " not in sentence
+
+
+def test_clearest_needs_few_groups_and_a_good_silhouette() -> None:
+    suggestions = diagnose(B).suggestions
+    assert verdict.clearest(suggestions) is suggestions[1]
+    assert verdict.clearest(suggestions[:1]) is None
+    mostly_alone = Suggestion("any", "any rule", np.array([0, 0, 1, 2]), 0.9, 0.9)
+    assert verdict.clearest([mostly_alone]) is None
+
+
+@pytest.mark.parametrize(
+    ("wpsi", "chance", "level"),
+    [
+        (7.6, [7.0, 7.0, 7.7], "little"),  # 0.37 above the mean, and yet within what chance reaches
+        (7.3, [7.15, 7.2], "moderate"),  # the bands apply to the excess, 0.125
+        (7.6, [7.15, 7.2], "strong"),
+        (0.09, [0.001, 0.002], "little"),
+    ],
+)
+def test_levels_are_relative_to_chance(wpsi: float, chance: list[float], level: str) -> None:
+    judged = verdict.judge(
+        A, list("abcd"), list("xyz"), wpsi, np.array(chance), 0.85, diagnose(A).suggestions
+    )
+    assert judged.level == level
+
+
+@pytest.mark.parametrize(
+    ("counts", "names", "message"),
+    [
+        ([[1, 2], [0, 0]], {}, "two clients"),
+        ([[1], [2]], {}, "one class"),
+        ([[1, 2], [2, 1]], {"clients": ["a"]}, "1 names for 2 clients"),
+        ([[1, 2], [2, 1]], {"classes": ["a", "b", "c"]}, "3 names for 2 classes"),
+    ],
+)
+def test_mistakes_are_named(counts: list, names: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        diagnose(counts, **names)

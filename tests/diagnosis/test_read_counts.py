@@ -1,0 +1,143 @@
+"""Users' tables: what is read, and what each mistake is answered with."""
+
+import gzip
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fedcohort.diagnosis import read_counts
+from fedcohort.errors import UserError
+
+WIDE = "client,cat,dog\nrome,3,1\nparis,0,4\n"
+LONG = "hospital,diagnosis,age\nb,10,71\na,2,40\nb,2,33\nb,10,59\n"
+
+
+def write(folder: Path, text: str, name: str = "counts.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_wide_csv(tmp_path: Path) -> None:
+    counts = read_counts(write(tmp_path, WIDE))
+    assert counts.matrix.tolist() == [[3, 1], [0, 4]]
+    assert counts.client_names == ["rome", "paris"]
+    assert counts.class_names == ["cat", "dog"]
+
+
+def test_gzip_and_parquet_read_the_same(tmp_path: Path) -> None:
+    plain = read_counts(write(tmp_path, WIDE))
+    packed = tmp_path / "counts.csv.gz"
+    packed.write_bytes(gzip.compress(WIDE.encode()))
+    parquet = tmp_path / "counts.parquet"
+    pl.DataFrame({"client": ["rome", "paris"], "cat": [3, 0], "dog": [1.0, 4.0]}).write_parquet(parquet)
+    for path in (packed, parquet):
+        other = read_counts(path)
+        assert other.matrix.tolist() == plain.matrix.tolist()
+        assert other[1:] == plain[1:]
+
+
+def test_long_table_counts_samples_and_orders_classes_by_value(tmp_path: Path) -> None:
+    counts = read_counts(write(tmp_path, LONG), client="hospital", label="diagnosis")
+    assert counts.client_names == ["b", "a"]  # as they appear
+    assert counts.class_names == ["2", "10"]
+    assert counts.matrix.tolist() == [[1, 2], [1, 0]]
+
+
+def test_clients_of_a_long_table_keep_their_order(tmp_path: Path) -> None:
+    names = [str(7 * index % 50) for index in range(50)]
+    text = "client,label\n" + "".join(f"{name},{label}\n" for label in "ab" for name in names)
+    assert read_counts(write(tmp_path, text), label="label").client_names == names
+
+
+def test_long_parquet_keeps_numbers_as_names(tmp_path: Path) -> None:
+    path = tmp_path / "long.parquet"
+    pl.DataFrame({"client": [7, 7, 8], "label": [True, False, True]}).write_parquet(path)
+    counts = read_counts(path, label="label")
+    assert counts.client_names == ["7", "8"]
+    assert counts.class_names == ["false", "true"]
+    assert counts.matrix.tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("cat,dog\n3,1\n0,4\n", ["0", "1"]),
+        (",cat,dog\nrome,3,1\nparis,0,4\n", ["rome", "paris"]),  # an index as pandas writes it
+        ("id, cat ,dog\n1,3.0, 1\n2,0,4\n", ["1", "2"]),
+        ("cat,client,dog\n3,rome,1\n0,paris,4\n", ["rome", "paris"]),
+        ("client,cat,dog\n\nrome,3,1\nparis,0,4\n\n", ["rome", "paris"]),  # blank lines
+    ],
+)
+def test_clients_may_be_named_in_several_ways(tmp_path: Path, text: str, names: list[str]) -> None:
+    counts = read_counts(write(tmp_path, text))
+    assert counts.client_names == names
+    assert counts.class_names == ["cat", "dog"]
+    assert counts.matrix.tolist() == [[3, 1], [0, 4]]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_name(tmp_path: Path) -> None:
+    assert read_counts(write(tmp_path, "\ufeff" + WIDE)).client_names == ["rome", "paris"]
+
+
+def test_a_class_nobody_holds_is_kept(tmp_path: Path) -> None:
+    counts = read_counts(write(tmp_path, "client,cat,dog,cow\na,1,2,0\nb,1,1,0\n"))
+    assert counts.class_names == ["cat", "dog", "cow"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (WIDE, {"client": "clint"}, "no column 'clint', did you mean 'client'"),
+        (
+            LONG,
+            {"client": "hospital", "label": "diagnoses"},
+            "no column 'diagnoses', did you mean 'diagnosis'",
+        ),
+        (LONG, {"label": "diagnosis"}, "--client"),
+        (LONG, {"client": "age", "label": "age"}, "two columns"),
+        ("client,cat,dog\na,1,2\nb,-1,2\n", {}, "client 'b', column 'cat': -1 is negative"),
+        ("client,cat,dog\na,1,2\nb,1,2.5\n", {}, "client 'b', column 'dog': 2.5 is not a whole number"),
+        ("client,cat,dog\na,1,2\nb,,2\n", {}, "client 'b', column 'cat': the count is missing"),
+        ("client,cat,dog\na,1,2\nb,NaN,2\n", {}, "client 'b', column 'cat': the count is missing"),
+        ("client,cat,dog\na,1,2\nb,x,2\n", {}, "client 'b', column 'cat': 'x' is not a number"),
+        ("client,cat,dog\na,1,2\nb,inf,2\n", {}, "client 'b', column 'cat': inf is too large"),
+        ("cat,dog\n1,2\n1,x\n", {}, "row 2, column 'dog': 'x' is not a number"),
+        ("client,cat,dog\na,1,2\nb,1,1\na,3,4\n", {}, "client 'a' is in rows 1 and 3"),
+        ("client,cat,dog\na,1,2\n,1,1\n", {}, "row 2 has no client in column 'client'"),
+        ("client,cat,dog\na,1,2\n", {}, "one client"),
+        ("client,cat\na,1\nb,2\n", {}, "1 class:"),
+        ("client\na\nb\n", {}, "no classes"),
+        ("client;cat;dog\na;1;2\nb;3;4\n", {}, "separates its columns by ';'"),
+        ("client,cat,cat\na,1,2\nb,2,3\n", {}, "two columns called 'cat'"),
+        ("client,cat,dog\n", {}, "no rows"),
+        ("", {}, "is empty"),
+        ("client,cat,dog,\na,1,2,\nb,3,4,\n", {}, "column 4 has no name"),
+        (",client,cat,dog\n0,a,1,2\n1,b,3,4\n", {}, "column 1 has no name"),
+        ("client,cat,dog\na,1,2\nb,1,2,3,4\n", {}, "cannot be read"),
+        ("client,label\na,1\nb,\n", {"label": "label"}, "row 2 has nothing in column 'label'"),
+        ("client,label\na,1\n,2\n", {"label": "label"}, "row 2 has nothing in column 'client'"),
+        ("client,label\na,1\nb,1\n", {"label": "label"}, "1 class:"),
+    ],
+)
+def test_mistakes_are_named_with_their_cure(tmp_path: Path, text: str, options: dict, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_counts(write(tmp_path, text), **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no file"):
+        read_counts(tmp_path / "nothing.csv")
+    with pytest.raises(UserError, match=r"\.parquet"):
+        read_counts(write(tmp_path, WIDE, "counts.xlsx"))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_counts(write(tmp_path, WIDE, "counts.parquet"))
+    with pytest.raises(UserError, match=r"\.csv"):
+        read_counts(tmp_path)
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("client,cat,dog\nM\xfcnchen,1,2\nb,1,2\n".encode("latin-1"))
+    with pytest.raises(UserError, match="UTF-8"):
+        read_counts(latin)
