@@ -1,0 +1,96 @@
+"""A neural network as a function of one vector.
+
+Methods are algebra on vectors: an update is ``after - before``, a cohort is a matrix, aggregation is one
+product. Parameters go through the method; buffers (BatchNorm statistics) are a second vector that never
+does, because a momentum or a rescaled step could turn a running variance negative.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedcohort.core.keyed import key_seed
+
+
+class Weights(NamedTuple):
+    """Everything a model is: trainable parameters ``[P]`` and buffers ``[B]``."""
+
+    params: Tensor
+    buffers: Tensor
+
+    @property
+    def bytes(self) -> int:
+        return sum(vector.numel() * vector.element_size() for vector in self)
+
+
+class Flat:
+    """Wraps the module that ``build`` makes; the module's own tensors are only a template."""
+
+    def __init__(self, build: Callable[[], nn.Module]) -> None:
+        self.build = build
+        self.module = build()
+        self._params = _Layout([(name, p.shape) for name, p in self.module.named_parameters()])
+        self._buffers = _Layout([(name, b.shape) for name, b in self.module.named_buffers()])
+        self.num_params, self.num_buffers = self._params.total, self._buffers.total
+        counters = [torch.full((b.numel(),), not b.is_floating_point()) for b in self.module.buffers()]
+        self.counters = torch.cat(counters) if counters else torch.zeros(0, dtype=torch.bool)
+        norms = (nn.modules.batchnorm._BatchNorm,)
+        self.needs_pairs = any(
+            isinstance(m, norms) for m in self.module.modules()
+        )  # no statistics from one sample
+        self.is_random = any(_draws(m) for m in self.module.modules())
+
+    def init(self, seed: int) -> Weights:
+        """Fresh weights that depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key_seed(seed, "init"))
+            module = self.build()
+        return Weights(_concat(module.parameters()), _concat(module.buffers()))
+
+    def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:
+        """The network's output. In training, BatchNorm updates ``weights.buffers`` in place."""
+        self.module.train(training)
+        tensors = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
+        return functional_call(self.module, tensors, (x,))
+
+    def module_with(self, weights: Weights) -> nn.Module:
+        """An ordinary module holding a copy of these weights, for export and further use."""
+        module = self.build()
+        state = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
+        module.load_state_dict(state, strict=False)
+        return module.eval()
+
+    def combine_buffers(self, rows: Tensor, shares: Tensor) -> Tensor:
+        """Convex mean of ``rows [S, B]`` by ``shares [S]`` (which sum to one); counters take the largest."""
+        mean = shares.to(rows.dtype) @ rows
+        return torch.where(self.counters, rows.amax(0), mean) if self.num_buffers else mean
+
+
+def _draws(module: nn.Module) -> bool:
+    """Dropout layers, and attention or recurrent layers with dropout inside."""
+    return isinstance(module, nn.modules.dropout._DropoutNd) or bool(getattr(module, "dropout", 0.0))
+
+
+class _Layout:
+    """Where each named tensor lies in the vector."""
+
+    def __init__(self, shapes: list[tuple[str, torch.Size]]) -> None:
+        self.names = [name for name, _ in shapes]
+        self.shapes = [shape for _, shape in shapes]
+        self.sizes = [shape.numel() for shape in self.shapes]
+        self.total = sum(self.sizes)
+
+    def view(self, vector: Tensor) -> dict[str, Tensor]:
+        pieces = vector.split(self.sizes)
+        return {
+            name: piece.view(shape)
+            for name, piece, shape in zip(self.names, pieces, self.shapes, strict=True)
+        }
+
+
+def _concat(tensors: object) -> Tensor:
+    flat = [t.detach().reshape(-1).to(torch.float32) for t in tensors]  # type: ignore[attr-defined]
+    return torch.cat(flat) if flat else torch.zeros(0)

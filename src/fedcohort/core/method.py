@@ -1,0 +1,112 @@
+"""A method is one part for each of the four roles; this is how parts are named, found and put together.
+
+``fedlecc+fedprox(mu=0.01)+fedavgm`` on the command line, a list of tables in TOML and ``Method.of(...)`` in
+Python are the same thing. A role that no part claims gets its default.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from fedcohort.core.expression import parse
+from fedcohort.core.parts import ROLES, Aggregator, Grouping, Objective, Part, Selector
+from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.registry import Registry
+from fedcohort.core.settings import build
+from fedcohort.errors import UserError
+
+METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
+C = TypeVar("C", bound=type[Part])
+DEFAULTS = {"selector": "uniform", "objective": "plain", "aggregator": "fedavg", "grouping": "one"}
+
+
+def register(cls: C) -> C:
+    """Class decorator for a method file: registers the class under the name of the file."""
+    return METHODS.register(cls)
+
+
+def roles_of(part: type[Part]) -> list[str]:
+    return [role for role, cls in ROLES.items() if issubclass(part, cls)]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One part per role; a part that holds several roles appears in each."""
+
+    selector: Selector
+    objective: Objective
+    aggregator: Aggregator
+    grouping: Grouping
+
+    @classmethod
+    def of(cls, *parts: Part) -> "Method":
+        claimed: dict[str, Part] = {}
+        for part in parts:
+            for role in roles_of(type(part)):
+                if role in claimed:
+                    article = "an" if role[0] in "aeiou" else "a"
+                    raise UserError(
+                        f"{claimed[role].name} and {part.name} cannot be combined: each is {article} {role}, "
+                        f"and a method has one"
+                    )
+                claimed[role] = part
+        for role, name in DEFAULTS.items():
+            if role not in claimed:
+                claimed[role] = METHODS.get(name)()
+        return cls(**cast(dict[str, Any], claimed))
+
+    @classmethod
+    def parse(cls, text: str) -> "Method":
+        """``"fedlecc+fedprox(mu=0.01)"`` as a method."""
+        return cls.of(*(make(name, values) for name, values in parse(text)))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The distinct parts, in the order of the roles."""
+        held = (self.selector, self.objective, self.aggregator, self.grouping)
+        return tuple(part for i, part in enumerate(held) if not any(part is other for other in held[:i]))
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.uses() for part in self.parts))
+
+    @property
+    def pooled(self) -> bool:
+        """Whether all data are moved to one place before training: the centralised reference."""
+        return any(part.pooled for part in self.parts)
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is ever sent."""
+        return any(part.silent for part in self.parts)
+
+    def privacy(self, given: Privacy) -> Privacy:
+        for part in self.parts:
+            given = part.privacy(given)
+        return given
+
+    def check(self, profile: Profile) -> None:
+        for part in self.parts:
+            part.check(profile)
+
+    def __str__(self) -> str:
+        """The shortest text that :meth:`parse` turns into this method."""
+        defaults = set(DEFAULTS.values())
+        shown = [text for part in self.parts if (text := _spell(part)) not in defaults]
+        return "+".join(shown) or "fedavg"
+
+
+def make(name: str, values: Mapping[str, Any], path: str | None = None) -> Part:
+    """The named part with these hyper-parameters."""
+    return build(METHODS.get(name), values, path or name)
+
+
+def _spell(part: Part) -> str:
+    changed = [
+        f"{field.name}={getattr(part, field.name)!r}"
+        for field in dataclasses.fields(cast(Any, part))
+        if getattr(part, field.name) != field.default
+    ]
+    return f"{part.name}({', '.join(changed)})" if changed else part.name

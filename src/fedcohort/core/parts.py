@@ -1,0 +1,274 @@
+"""The four roles of a method, and what passes between them.
+
+========== ================================================= ==========================
+role       question                                          default
+========== ================================================= ==========================
+Selector   who trains this round                             ``uniform``
+Objective  what a client minimises, and what it remembers    ``plain``
+Aggregator how one group's updates become its next model     ``fedavg``
+Grouping   which model serves which client                   ``one``
+========== ================================================= ==========================
+
+A part is a frozen dataclass whose fields are its hyper-parameters; its hooks are pure functions. Whatever
+changes during training is in a :class:`~fedcohort.core.state.State` and passes through the hooks as a
+``Memory``: named tensors whose names and shapes stay the same from round to round. Client hooks are written
+for one client; an engine decides where they run.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.keyed import generator
+from fedcohort.core.profile import Privacy, Profile
+
+Memory = dict[str, Tensor]
+Ids = Tensor  # int64 client numbers
+Clients = Mapping[int, Memory]  # what each client that has trained remembers
+
+
+class Part:
+    """What every part can say about itself."""
+
+    name: ClassVar[str]  # set by @register: the name of the file
+    pooled: ClassVar[bool] = False  # True: all data are moved to one place first (not federated learning)
+    silent: ClassVar[bool] = False  # True: nothing is sent between clients and server
+    also_sends: ClassVar[str] = ""  # in words: what travels beside update and uses()
+
+    def uses(self) -> frozenset[str]:
+        """What it must be told beyond the model update; names from USES. Bytes and documentation follow
+        from it."""
+        return frozenset()
+
+    def privacy(self, given: Privacy) -> Privacy:
+        """How label counts shall be revealed to this part, when the federation reveals them as ``given``."""
+        return given
+
+    def check(self, profile: Profile) -> None:
+        """Raises UserError when this part cannot work on this federation."""
+
+
+# What a part may ask for beyond the model update, and what it means.
+USES = {
+    "counts": "label counts of each client, once before training",
+    "losses": "the current model's loss on polled clients, before they are chosen",
+    "loss": "the mean loss of the local steps, with the update",
+    "trace": "the loss of every local step, with the update",
+    "steps": "the number of local steps, with the update",
+    "validation": "validation data held out at each client",
+    "cross_accuracy": "the accuracy of every cohort member's model on every other member's validation data",
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """Where we are: one round, seen from one group of clients."""
+
+    number: int
+    profile: Profile
+    group: int  # which group is choosing or being aggregated
+    members: Ids  # its clients that have data, ascending
+    cohort: int  # how many of them shall train
+    selected: Ids = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.long)
+    )  # asked to train, once chosen
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """Randomness for this purpose in this round and group."""
+        return generator(self.profile.seed, self.number, purpose, self.group)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What came back, one row per client that answered, in ascending order of client."""
+
+    ids: Ids  # [S]
+    group: Tensor  # [S] the group each client trained for
+    size: Tensor  # [S] training samples
+    steps: Tensor  # [S] local steps really taken
+    reach: Tensor  # [S] see optimiser.reach
+    trace: Tensor  # [S, T] loss of each local step, NaN after a client's last
+    up: Memory  # each [S, ...]: what the objective sent
+    buffers: Tensor  # [S, B]
+    cross: Tensor | None = None  # [S, S] accuracy of row's model on column's validation data, if asked for
+    cross_size: Tensor | None = None  # [S] validation samples behind each column
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def where(self, mask: Tensor) -> "Updates":
+        """Only the rows where ``mask`` holds."""
+        per_row = ("ids", "group", "size", "steps", "reach", "trace", "buffers")
+        cross = None if self.cross is None else self.cross[mask][:, mask]
+        cross_size = None if self.cross_size is None else self.cross_size[mask]
+        return replace(
+            self,
+            **{field: getattr(self, field)[mask] for field in per_row},
+            up={key: rows[mask] for key, rows in self.up.items()},
+            cross=cross,
+            cross_size=cross_size,
+        )
+
+    @property
+    def shares(self) -> Tensor:
+        """Each client's share of the samples; sums to one."""
+        return self.size.to(torch.float32) / self.size.sum()
+
+
+class View(NamedTuple):
+    """All that one client sees during its round."""
+
+    down: Memory  # what the server sent: "params", "buffers" and the aggregator's extras
+    mine: Memory  # what this client remembers
+    counts: Tensor  # [C] its own label counts, exact
+    size: int
+    lr: float
+    steps: int
+
+
+class Anchor(NamedTuple):
+    """A gradient correction that is constant during a round: ``g + pull * (x - center) + offset``."""
+
+    pull: float = 0.0
+    center: Tensor | None = None  # None: the model that was sent
+    offset: Tensor | None = None
+
+
+class LogitMap(NamedTuple):
+    """A change of logits that is constant during a round: ``scale * z + shift``; evaluation never uses it."""
+
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+
+
+class Trained(NamedTuple):
+    """The outcome of one client's local steps."""
+
+    weights: Weights
+    trace: Tensor  # [T] loss of each step
+    steps: int
+    reach: float
+    gradient: Callable[
+        [Tensor], Tensor
+    ]  # the client's full-data gradient at given parameters (one more pass)
+
+
+class Selector(Part):
+    """Who trains this round."""
+
+    def init_selector(self, profile: Profile) -> Memory:
+        return {}
+
+    def candidates(self, memory: Memory, now: Round) -> Ids | None:
+        """Clients that must report the loss of their current model first. Default: nobody."""
+        return None
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        """At most ``now.cohort`` distinct clients of ``now.members``, in order of choice.
+
+        ``losses`` is ``[N]``: NaN for clients that were not asked or did not answer with a finite number.
+        """
+        raise NotImplementedError
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        """Learn from the round: ``now.selected`` were asked, ``updates.ids`` answered."""
+        return memory
+
+
+class Objective(Part):
+    """What a client minimises, and what it remembers. Hooks run at the client, for one client."""
+
+    personal: ClassVar[bool] = False  # True: the client keeps "params", "buffers" that serve it
+
+    def init_client(self, profile: Profile) -> Memory:
+        """What a client that has never trained remembers."""
+        return {}
+
+    def begin(self, view: View) -> Weights:
+        """Where local training starts."""
+        source = view.mine if self.personal else view.down
+        return Weights(source["params"], source["buffers"])
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor()
+
+    def logits(self, view: View) -> LogitMap:
+        return LogitMap()
+
+    def criterion(self, logits: Tensor, labels: Tensor, view: View) -> Tensor:
+        """The loss of one mini-batch. Prefer ``logits``, which every engine can fuse."""
+        scale, shift = self.logits(view)
+        if scale is not None:
+            logits = logits * scale
+        if shift is not None:
+            logits = logits + shift
+        return F.cross_entropy(logits, labels)
+
+    def correct(self, gradient: Tensor, params: Tensor, view: View) -> Tensor:
+        """The gradient the optimiser sees. Prefer ``anchor``, which every engine can fuse."""
+        return gradient
+
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        """(what goes up, what the client remembers)."""
+        return {"delta": trained.weights.params - begun.params}, view.mine
+
+
+class Aggregator(Part):
+    """How one group's updates become its next model: ``params + step(weights @ deltas)``."""
+
+    def init_aggregator(self, profile: Profile) -> Memory:
+        return {}
+
+    def broadcast(self, memory: Memory) -> Memory:
+        """What is sent to clients beside the model."""
+        return {}
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        """The factor of each client's delta; they need not sum to one. Default: its share of the samples."""
+        return updates.shares
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        """The next model and memory from the weighted sum of deltas."""
+        return params + move, memory
+
+    def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
+        """The memory of a new group with these ``members``, split off a group with this ``memory``."""
+        return memory
+
+
+class Grouping(Part):
+    """Which model serves which client. ``memory["group"]`` is ``[N]``, numbered from 0 without gaps.
+
+    When a hook returns a group number that did not exist, the loop makes that group a copy of the one its
+    members came from.
+    """
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        return {"group": torch.zeros(profile.num_clients, dtype=torch.long)}
+
+    def cohort(self, members: int, fraction: float) -> int:
+        """How many of a group's ``members`` train a round, when ``fraction`` of all clients do."""
+        return min(members, max(1, round(fraction * members)))
+
+    def assign(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        """Revise groups before this round's updates are aggregated."""
+        return memory
+
+    def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        """Revise groups after this round's updates were aggregated."""
+        return memory
+
+
+ROLES: dict[str, type[Part]] = {
+    "selector": Selector,
+    "objective": Objective,
+    "aggregator": Aggregator,
+    "grouping": Grouping,
+}

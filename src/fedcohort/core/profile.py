@@ -1,0 +1,96 @@
+"""What a server may know: :class:`Profile`. What every client does with its data: :class:`Local`.
+
+No example enters a Profile, so a method that wants one does not type-check. In a deployment the profile is
+filled from one message per client, with its label counts exact, noised on the client, or withheld.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Flat
+from fedcohort.core.keyed import numpy_generator
+from fedcohort.core.settings import above, at_least, between
+from fedcohort.errors import UserError
+
+
+@dataclass(frozen=True)
+class Local:
+    """The local training budget, shared by all methods of a comparison."""
+
+    lr: Annotated[float, above(0)] = 0.05
+    epochs: Annotated[float, above(0)] = 1.0
+    steps: Annotated[int, at_least(1)] | None = None  # if given, this many mini-batches instead of epochs
+    batch: Annotated[int, at_least(1)] = 32
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    momentum: Annotated[float, between(0, 1)] = 0.0
+    nesterov: bool = False
+    weight_decay: Annotated[float, at_least(0)] = 0.0
+    decay: Annotated[float, above(0)] = 1.0  # the learning rate is multiplied by this ...
+    decay_every: Annotated[int, at_least(1)] = 1  # ... once in so many rounds
+    drop_last: bool = False  # leave out an epoch's short last batch
+
+    def lr_at(self, round_number: int) -> float:
+        return self.lr * self.decay ** (round_number // self.decay_every)
+
+    def batches_per_epoch(self, size: int) -> int:
+        whole, rest = divmod(size, self.batch)
+        return whole if whole and (self.drop_last or not rest) else whole + 1
+
+    def steps_for(self, size: int, epochs: float | None = None) -> int:
+        """Mini-batches in one round of a client with ``size`` samples."""
+        if epochs is None and self.steps is not None:
+            return self.steps
+        return max(1, round((epochs or self.epochs) * self.batches_per_epoch(size)))
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What clients reveal of their labels before training."""
+
+    counts: Literal["exact", "noised", "withheld"] = "exact"
+    epsilon: Annotated[float, above(0)] = 0.5  # of the Laplace noise, when counts are noised
+
+    def reveal(self, counts: Tensor, seed: int) -> Tensor | None:
+        """The counts as the server sees them. Each client adds its own noise; the server clips below zero."""
+        if self.counts == "withheld":
+            return None
+        if self.counts == "exact":
+            return counts.to(torch.float64)
+        shape, scale = counts.shape[1], 1 / self.epsilon
+        noise = [numpy_generator(seed, "counts", k).laplace(0, scale, shape) for k in range(len(counts))]
+        return (counts + torch.from_numpy(np.stack(noise))).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All that the server side of a method may look at."""
+
+    size: Tensor  # [N] training samples of each client
+    held_out: Tensor  # [N] validation samples of each client
+    counts: Tensor | None  # [N, C] label counts as revealed, or None when withheld
+    num_classes: int
+    model: Flat
+    local: Local
+    seed: int
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.size)
+
+    @property
+    def eligible(self) -> Tensor:
+        """Clients that have something to train on; the others are served but never asked."""
+        return self.size.nonzero().flatten()
+
+    def known_counts(self, who: str) -> Tensor:
+        """The label counts, or a sentence for the user when nobody may see them."""
+        if self.counts is None:
+            raise UserError(
+                f"{who} needs label counts, but privacy.counts is 'withheld': "
+                "set it to 'exact' or 'noised', or choose a method that needs none"
+            )
+        return self.counts

@@ -1,0 +1,70 @@
+"""Everything that changes during training. Saving it is the checkpoint; there is no other state anywhere."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.parts import Memory
+
+
+@dataclass(frozen=True)
+class Group:
+    """One model and the server's memory that goes with it."""
+
+    weights: Weights
+    selector: Memory
+    aggregator: Memory
+
+
+@dataclass(frozen=True)
+class State:
+    """A training run between two rounds."""
+
+    round: int  # rounds completed
+    groups: tuple[Group, ...]
+    grouping: Memory  # "group": which of the groups serves each client
+    clients: dict[int, Memory] = field(default_factory=dict)  # only clients that have trained
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+def pack(state: State) -> dict[str, Tensor]:
+    """The state as named tensors."""
+    out = {
+        "round": torch.tensor(state.round),
+        "bytes": torch.tensor([state.bytes_up, state.bytes_down]),
+        **{f"grouping/{key}": value for key, value in state.grouping.items()},
+    }
+    for number, group in enumerate(state.groups):
+        out[f"group/{number}/weights/params"] = group.weights.params
+        out[f"group/{number}/weights/buffers"] = group.weights.buffers
+        for role in ("selector", "aggregator"):
+            out.update({f"group/{number}/{role}/{key}": value for key, value in getattr(group, role).items()})
+    ids = sorted(state.clients)
+    out["clients"] = torch.tensor(ids, dtype=torch.long)
+    for key in state.clients[ids[0]] if ids else ():
+        out[f"clients/{key}"] = torch.stack([state.clients[client][key] for client in ids])
+    # Groups split off one another share tensors until they train; the file format wants each its own.
+    return {key: value.clone(memory_format=torch.contiguous_format) for key, value in out.items()}
+
+
+def unpack(tensors: dict[str, Tensor]) -> State:
+    """The inverse of :func:`pack`."""
+
+    def under(prefix: str) -> Memory:
+        return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+    groups: list[Group] = []
+    while f"group/{len(groups)}/weights/params" in tensors:
+        own = f"group/{len(groups)}/"
+        weights = Weights(tensors[own + "weights/params"], tensors[own + "weights/buffers"])
+        groups.append(Group(weights, under(own + "selector/"), under(own + "aggregator/")))
+    rows = under("clients/")
+    clients = {
+        client: {key: values[row] for key, values in rows.items()}
+        for row, client in enumerate(tensors["clients"].tolist())
+    }
+    up, down = tensors["bytes"].tolist()
+    return State(int(tensors["round"]), tuple(groups), under("grouping/"), clients, up, down)

@@ -1,0 +1,98 @@
+"""A federation with everything a comparison holds fixed: model, local budget, cohort, privacy, faults,
+seed."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from fedcohort.core.faults import Faults
+from fedcohort.core.flat import Flat
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local, Privacy, Profile
+from fedcohort.data.federation import Federation
+from fedcohort.errors import UserError
+from fedcohort.models import flat_model
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, on whose data, under which conditions; a method says how."""
+
+    federation: Federation
+    model: Flat
+    local: Local = Local()
+    cohort: int | float = 0.1  # clients a round: a number, or a fraction of all clients
+    privacy: Privacy = Privacy()
+    faults: Faults = Faults()
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        federation: Federation,
+        model: str | Callable[..., nn.Module] = "mlp",
+        settings: Mapping[str, Any] = {},
+        **conditions: Any,
+    ) -> "Task":
+        """A task whose model is named (with ``settings``) or made by a function; ``conditions`` are the
+        fields."""
+        flat = flat_model(model, federation.shape, federation.num_classes, settings)
+        return cls(federation, flat, **conditions)
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.cohort, int)
+        if self.cohort < 1 if whole else not 0 < self.cohort <= 1:
+            raise UserError(
+                f"cohort: {self.cohort!r} must be a number of clients or a fraction between 0 and 1"
+            )
+
+    @cached_property
+    def cohort_size(self) -> int:
+        eligible = int((self.federation.train.sizes > 0).sum())
+        if isinstance(self.cohort, int):
+            return min(self.cohort, eligible)
+        return min(eligible, max(1, math.floor(self.cohort * self.federation.num_clients + 1e-9)))
+
+    @cached_property
+    def slow(self) -> set[int]:
+        """The stragglers."""
+        eligible = self.federation.train.sizes.nonzero().flatten()
+        return self.faults.slow(eligible, self.seed)
+
+    def profile(self, method: Method) -> Profile:
+        """What this method's server side may know of the federation."""
+        counts = self.federation.train.counts(self.federation.num_classes)
+        return Profile(
+            size=self.federation.train.sizes,
+            held_out=self.federation.validation.sizes,
+            counts=method.privacy(self.privacy).reveal(counts, self.seed),
+            num_classes=self.federation.num_classes,
+            model=self.model,
+            local=self.local,
+            seed=self.seed,
+        )
+
+    def for_method(self, method: Method) -> "Task":
+        """This task, or for the centralised reference the same data in one place and the same epochs in
+        total."""
+        if not method.pooled:
+            return self
+        fraction = self.cohort_size / int((self.federation.train.sizes > 0).sum())
+        steps = self.local.steps
+        local = replace(
+            self.local,
+            epochs=self.local.epochs * fraction,
+            steps=None if steps is None else steps * self.cohort_size,
+        )
+        return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
+
+    def steps_for(self, client: int, number: int) -> int:
+        """The client's local budget in this round."""
+        size = int(self.federation.train.sizes[client])
+        if client in self.slow:
+            return self.faults.slow_steps(client, size, self.local, self.seed, number)
+        return self.local.steps_for(size)

@@ -1,0 +1,147 @@
+"""The only local training loop: one client, one round. Engines call it; no method writes another.
+
+What an engine may replace is ``descend``, the arithmetic of the steps; what is prepared before and told
+after is the same for all.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.keyed import generator, key_seed
+from fedcohort.core.optimiser import Optimiser, reach
+from fedcohort.core.parts import Anchor, Memory, Objective, Trained, View
+from fedcohort.core.profile import Local
+
+GATHER = 1 << 24  # bytes of examples copied at a time
+
+
+class Job(NamedTuple):
+    """One client's local steps, ready to be taken."""
+
+    objective: Objective
+    model: Flat
+    local: Local
+    x: Tensor
+    y: Tensor
+    plan: list[Tensor]  # rows of x and y of each mini-batch
+    view: View
+    anchor: Anchor  # with its center known
+
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The mini-batches; examples of many are copied at once."""
+        size = max(1, self.x[0].numel() * self.x.element_size())
+        together = max(1, GATHER // (size * self.local.batch))
+        for start in range(0, len(self.plan), together):
+            part = self.plan[start : start + together]
+            rows, sizes = torch.cat(part), [len(batch) for batch in part]
+            yield from zip(self.x[rows].split(sizes), self.y[rows].split(sizes), strict=True)
+
+
+Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, returns the loss of each step
+
+
+def batches(size: int, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
+    """Positions of each mini-batch: a fresh shuffle per epoch, ``steps`` batches in all.
+
+    A batch below ``smallest`` samples (a single one, for a model with BatchNorm) is left out.
+    """
+    plan: list[Tensor] = []
+    while len(plan) < steps:
+        epoch = torch.randperm(size, generator=key).split(local.batch)[: local.batches_per_epoch(size)]
+        usable = [batch for batch in epoch if len(batch) >= smallest]
+        if not usable:
+            break
+        plan += usable
+    return plan[:steps]
+
+
+def prepare(
+    objective: Objective,
+    model: Flat,
+    local: Local,
+    x: Tensor,
+    y: Tensor,
+    view: View,
+    seed: int,
+    *key: str | int,
+    rows: Tensor | None = None,
+) -> Job:
+    """The steps of a client whose examples are ``x`` and ``y``, or the given ``rows`` of them."""
+    pull, center, offset = objective.anchor(view)
+    anchor = Anchor(pull, view.down["params"] if center is None and pull else center, offset)
+    smallest = 2 if model.needs_pairs else 1
+    size = len(y) if rows is None else len(rows)
+    plan = batches(size, view.steps, local, smallest, generator(seed, *key, "batch"))
+    plan = plan if rows is None else [rows[batch] for batch in plan]
+    return Job(objective, model, local, x, y, plan, view, anchor)
+
+
+def client_round(
+    objective: Objective,
+    model: Flat,
+    local: Local,
+    x: Tensor,
+    y: Tensor,
+    view: View,
+    seed: int,
+    *key: str | int,
+    rows: Tensor | None = None,
+    descend: Descend | None = None,
+) -> tuple[Memory, Memory, Trained]:
+    """Trains one client. Returns what goes up, what it remembers, and the outcome.
+
+    ``key`` is (round, client): batches and dropout depend on it, and on nothing else.
+    """
+    job = prepare(objective, model, local, x, y, view, seed, *key, rows=rows)
+    begun = objective.begin(view)
+    weights = Weights(begun.params.clone(), begun.buffers.clone())
+    with _dropout_keyed(model, seed, *key, "dropout"):
+        trace = (descend or by_autograd)(job, weights)
+
+    def full_gradient(params: Tensor) -> Tensor:
+        at = Weights(params, begun.buffers.clone())
+        mine = (x, y) if rows is None else (x[rows], y[rows])
+        with _dropout_keyed(model, seed, *key, "gradient"):
+            return gradient(job, at, *mine)[0]
+
+    steps = len(job.plan)
+    trained = Trained(weights, trace, steps, reach(local, view.lr, steps, job.anchor.pull), full_gradient)
+    return *objective.finish(begun, trained, view), trained
+
+
+def by_autograd(job: Job, weights: Weights) -> Tensor:
+    """The steps as anyone would write them; the judge of every faster way."""
+    pull, center, offset = job.anchor
+    optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan))
+    for number, (x, y) in enumerate(job.batches()):
+        slope, trace[number] = gradient(job, weights, x, y)
+        if pull and center is not None:
+            slope = slope.add(weights.params - center, alpha=pull)
+        if offset is not None:
+            slope = slope + offset
+        slope = job.objective.correct(slope, weights.params, job.view)
+        optimiser.step(weights.params, slope, job.view.lr)
+    return trace
+
+
+def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the objective's loss on these examples, and that loss."""
+    params = weights.params.detach().requires_grad_()
+    logits = job.model.logits(Weights(params, weights.buffers), x, training=True)
+    loss = job.objective.criterion(logits, y, job.view)
+    (slope,) = torch.autograd.grad(loss, params)
+    return slope, loss.detach()
+
+
+@contextmanager
+def _dropout_keyed(model: Flat, seed: int, *key: str | int) -> Iterator[None]:
+    """Dropout layers draw from torch's global generator: lend it to them, and give it back untouched."""
+    with torch.random.fork_rng(devices=[], enabled=model.is_random):
+        if model.is_random:
+            torch.manual_seed(key_seed(seed, *key))
+        yield

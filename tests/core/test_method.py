@@ -1,0 +1,122 @@
+"""Methods put together from parts: text, defaults, conflicts."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcohort.core.method import METHODS, Method, make, parse, roles_of
+from fedcohort.core.profile import Privacy
+from fedcohort.errors import UserError
+from fedcohort.methods.fedavg import FedAvg
+from fedcohort.methods.fedlecc import FedLECC
+from fedcohort.methods.fedprox import FedProx
+from fedcohort.methods.one import One
+from fedcohort.methods.plain import Plain
+from fedcohort.methods.scaffold import Scaffold
+from fedcohort.methods.uniform import Uniform
+
+
+def test_a_role_that_nobody_claims_gets_its_default():
+    assert Method.of() == Method(Uniform(), Plain(), FedAvg(), One())
+    assert Method.parse("fedlecc+fedprox(mu=0.5)") == Method(FedLECC(), FedProx(mu=0.5), FedAvg(), One())
+
+
+def test_a_part_may_hold_several_roles():
+    method = Method.parse("scaffold")
+    assert method.objective is method.aggregator
+    assert [part.name for part in method.parts] == ["uniform", "scaffold", "one"]
+    assert roles_of(Scaffold) == ["objective", "aggregator"]
+
+
+def test_a_conflict_names_both_parts_and_the_role():
+    with pytest.raises(UserError, match="scaffold and fedavgm cannot be combined: each is an aggregator"):
+        Method.parse("scaffold+fedavgm")
+    with pytest.raises(UserError, match="fedlecc and fedentopt cannot be combined: each is a selector"):
+        Method.parse("fedlecc+fedentopt")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("fedavg", [("fedavg", {})]),
+        ("a + b(x=1)", [("a", {}), ("b", {"x": 1})]),
+        ("a(x=-0.5, y='I', z=[1, 2])", [("a", {"x": -0.5, "y": "I", "z": [1, 2]})]),
+        ("a(x=true, y=False, z=none, w=poll)", [("a", {"x": True, "y": False, "z": None, "w": "poll"})]),
+        ("a()", [("a", {})]),
+    ],
+)
+def test_reading(text, parts):
+    assert parse(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fedavg+", "fedprox(0.1)", "a-b", "fedprox(mu=)", "f(x=1)(y=2)", "f(x=g())", "3"]
+)
+def test_what_cannot_be_read_shows_how_to_write_it(text):
+    with pytest.raises(UserError, match=r"write it like fedlecc\+fedprox"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("fedpox", "unknown method 'fedpox', did you mean 'fedprox'?"),
+        ("fedprox(nu=1)", "fedprox.nu: unknown"),
+        ("fedprox(mu=-1)", "fedprox.mu: -1 must be at least 0"),
+        ("scaffold(option='III')", "scaffold.option: 'III' is not 'I' or 'II'"),
+    ],
+)
+def test_mistakes_in_a_part(text, sentence):
+    with pytest.raises(UserError) as raised:
+        Method.parse(text)
+    assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("uniform+plain+fedavg+one", "fedavg"),
+        ("fedavg(server_lr=1.0)", "fedavg"),
+        ("fedprox(mu=0.01)", "fedprox"),
+        ("fedavgm+fedprox(mu=0.1)+fedlecc", "fedlecc+fedprox(mu=0.1)+fedavgm"),
+        ("scaffold(option='I', weighted=True)", "scaffold(option='I', weighted=True)"),
+    ],
+)
+def test_the_shortest_text(text, shown):
+    assert str(Method.parse(text)) == shown
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(METHODS.names()), min_size=1, max_size=3, unique=True), st.floats(0.1, 5))
+def test_text_and_back(names, number):
+    """Whatever can be combined is read back from its own text, hyper-parameters included."""
+    values = {"fedprox": {"mu": number}, "fedavgm": {"server_lr": number}, "fedgwc": {"beta": number}}
+    parts = [make(name, values.get(name, {})) for name in names]
+    try:
+        method = Method.of(*parts)
+    except UserError:
+        return
+    assert Method.parse(str(method)) == method
+
+
+def test_needs_are_the_union_of_the_parts_needs():
+    assert Method.parse("fedlecc+fedgwc").uses == {"counts", "losses", "trace"}
+    assert Method.parse("fedavg").uses == frozenset()
+    assert Method.parse("fedlecc(loss_source='last_seen')").uses == {"counts", "loss"}
+
+
+def test_reference_lines_say_what_they_are():
+    assert Method.parse("centralised").pooled
+    assert Method.parse("local_only").silent
+    assert not Method.parse("fedavg").pooled
+    assert not Method.parse("fedavg").silent
+
+
+def test_privacy_passes_through_all_parts():
+    assert Method.parse("fedentopt(epsilon=0.1)+cafa").privacy(Privacy()) == Privacy("noised", 0.1)
+    assert Method.parse("fedlecc").privacy(Privacy()) == Privacy()
+
+
+def test_parts_are_frozen():
+    with pytest.raises(AttributeError):
+        Method.parse("fedprox").objective.mu = 3  # type: ignore[attr-defined]
