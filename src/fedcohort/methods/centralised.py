@@ -1,0 +1,22 @@
+"""The centralised reference line: what training on everybody's data in one place reaches."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Grouping, Ids, Memory, Objective, Round, Selector
+
+
+@register
+@dataclass(frozen=True)
+class Centralised(Selector, Objective, Aggregator, Grouping):
+    """All training data are moved to one place and passed over as often as the federation would; not
+    federated."""
+
+    pooled: ClassVar[bool] = True
+    silent: ClassVar[bool] = True  # after the data have moved
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        return now.members

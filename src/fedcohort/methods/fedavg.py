@@ -1,0 +1,24 @@
+"""FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+AISTATS 2017. https://arxiv.org/abs/1602.05629"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.core.settings import above
+
+
+@register
+@dataclass(frozen=True)
+class FedAvg(Aggregator):
+    """The mean of the clients' movements, weighted by their samples."""
+
+    server_lr: Annotated[float, above(0)] = 1.0  # 1 replaces the model by the clients' mean
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        return params + self.server_lr * move, memory

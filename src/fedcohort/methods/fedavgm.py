@@ -1,0 +1,33 @@
+"""FedAvgM: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+Classification", 2019. https://arxiv.org/abs/1909.06335"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above, between
+
+
+@register
+@dataclass(frozen=True)
+class FedAvgM(Aggregator):
+    """FedAvg whose server keeps momentum."""
+
+    beta: Annotated[float, between(0, 1)] = 0.9  # share of the last velocity that is kept
+    server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
+    nesterov: bool = False  # look ahead along the new velocity
+
+    def init_aggregator(self, profile: Profile) -> Memory:
+        return {"velocity": torch.zeros(profile.model.num_params)}
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        velocity = self.beta * memory["velocity"] + move
+        direction = move + self.beta * velocity if self.nesterov else velocity
+        return params + self.server_lr * direction, {"velocity": velocity}

@@ -1,0 +1,91 @@
+"""FedEntOpt: "Entropy-Driven Client Selection for Federated Learning under Label Skew", Algorithm 1.
+
+Where the paper leaves a choice: a client pushed out of the buffer may be picked again from the next round
+on, not in the same one; a buffer too large for the federation is shortened so that every round finds a full
+cohort; noisy counts are clipped at zero, which costs no privacy.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
+from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.settings import above, at_least
+
+TOLERANCE = 1e-12  # entropies closer than this are equal: the lowest number wins
+
+
+@register
+@dataclass(frozen=True)
+class FedEntOpt(Selector):
+    """Builds each cohort greedily so that its labels together are as uniform as possible."""
+
+    buffer: Annotated[float, at_least(0)] = 0.5  # who rests after a pick: a share (< 1) or number of clients
+    epsilon: Annotated[float, above(0)] | None = None  # differential privacy of the label counts; None: exact
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"counts"})
+
+    def privacy(self, given: Privacy) -> Privacy:
+        if self.epsilon is None or given.counts == "withheld":
+            return given
+        tightest = min(self.epsilon, given.epsilon) if given.counts == "noised" else self.epsilon
+        return replace(given, counts="noised", epsilon=tightest)
+
+    def init_selector(self, profile: Profile) -> Memory:
+        """The buffer lists the clients that rest, the latest first; -1 where it is empty."""
+        counts = profile.known_counts(self.name)
+        return {"counts": counts, "buffer": torch.full((profile.num_clients,), -1)}
+
+    def capacity(self, now: Round) -> int:
+        """Clients that rest; small enough that the others can fill a cohort."""
+        members = len(now.members)
+        wanted = round(self.buffer * members) if self.buffer < 1 else int(self.buffer)
+        if wanted > members - now.cohort:
+            warnings.warn(
+                f"fedentopt: a buffer of {wanted} leaves no full cohort of {now.cohort} "
+                f"among {members} clients; "
+                f"using {members - now.cohort}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return min(wanted, members - now.cohort)
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        inside = set(now.members.tolist())
+        resting = [c for c in memory["buffer"].tolist() if c in inside][: self.capacity(now)]
+        free = [c for c in now.members.tolist() if c not in set(resting)]
+        first = free[int(torch.randint(len(free), (1,), generator=now.generator("select")))]
+        return torch.tensor(self.grow(first, free, memory["counts"], now.cohort))
+
+    def grow(self, first: int, free: Sequence[int], counts: Tensor, cohort: int) -> list[int]:
+        """A cohort from ``first``, adding whoever of ``free`` makes the labels most uniform."""
+        chosen, total = [first], counts[first].clone()
+        left = [client for client in free if client != first]
+        while left and len(chosen) < cohort:
+            entropy = _entropy(total + counts[left])
+            best = int((entropy >= entropy.max() - TOLERANCE).nonzero()[0])
+            total += counts[left[best]]
+            chosen.append(left.pop(best))
+        return chosen
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        """The chosen rest, whether or not they answered."""
+        latest = now.selected.tolist()[::-1]
+        older = [c for c in memory["buffer"].tolist() if c >= 0 and c not in set(latest)]
+        buffer = torch.full_like(memory["buffer"], -1)
+        order = torch.tensor([*latest, *older], dtype=torch.long)
+        buffer[: len(order)] = order
+        return {**memory, "buffer": buffer}
+
+
+def _entropy(counts: Tensor) -> Tensor:
+    """Entropy in bits of each row; 0 for a row without labels."""
+    share = counts / counts.sum(1, keepdim=True).clamp(min=torch.finfo(counts.dtype).tiny)
+    return -torch.special.xlogy(share, share).sum(1) / torch.log(torch.tensor(2.0, dtype=counts.dtype))

@@ -1,0 +1,117 @@
+"""FedGWC: Licciardi et al., "Interaction-Aware Gaussian Weighting for Clustered Federated Learning", ICML
+2025.
+
+Where the paper leaves a choice: clients are compared by the *columns* of the interaction matrix, as the
+authors' code does (in row k every entry averages the same weight, so rows hardly tell who was in the room;
+``view="row"`` is the text); convergence is an average over the entries a round touches, held for as many
+rounds as it takes to see everybody once; groups smaller than ``min_group`` are never formed. Where clients
+take different numbers of steps, each step compares those that took it.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.cluster import join_largest, spectral_groups, upv_distance
+from fedcohort.core.method import register
+from fedcohort.core.parts import Grouping, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above, at_least, between
+from fedcohort.metrics import davies_bouldin
+
+
+@register
+@dataclass(frozen=True)
+class FedGWC(Grouping):
+    """Splits a group where its clients' loss curves stop looking like one Gaussian."""
+
+    alpha: Annotated[float, between(0, 1)] = 0.1  # memory of the interaction matrix
+    beta: Annotated[float, above(0)] = 0.5  # sharpness of the kernel between clients
+    tolerance: Annotated[float, above(0)] = 1e-5  # below this change the matrix has settled
+    max_groups: Annotated[int, at_least(2)] = 4  # most parts of one split
+    min_group: Annotated[int, at_least(1)] = 3  # no split leaves a smaller group
+    view: Literal["column", "row"] = "column"  # of the interaction matrix, that stands for a client
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"trace"})
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        n = profile.num_clients
+        return {
+            "group": torch.zeros(n, dtype=torch.long),
+            "interaction": torch.zeros(n, n, dtype=torch.float64),
+            "change": torch.ones(
+                n, dtype=torch.float64
+            ),  # of each group: how much a round still moves the matrix
+            "settled": torch.zeros(n, dtype=torch.long),  # of each group: rounds in a row below tolerance
+        }
+
+    def cohort(self, members: int, fraction: float) -> int:
+        """With fewer than three clients every loss looks equally typical."""
+        return min(members, max(3, round(fraction * members)))
+
+    def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        memory = {key: value.clone() for key, value in memory.items()}
+        for group in range(int(memory["group"].max()) + 1):
+            cohort = updates.where(updates.group == group)
+            if len(cohort) > 1:
+                self._learn(memory, group, cohort, now)
+        return memory
+
+    def _learn(self, memory: Memory, group: int, cohort: Updates, now: Round) -> None:
+        members = now.members[memory["group"][now.members] == group]
+        seen = torch.meshgrid(cohort.ids, cohort.ids, indexing="ij")
+        before = memory["interaction"][seen]
+        after = (1 - self.alpha) * before + self.alpha * rewards(cohort.trace)[:, None]
+        memory["interaction"][seen] = after
+        moved = (after - before).pow(2).mean()
+        memory["change"][group] = (1 - self.alpha) * memory["change"][group] + self.alpha * moved
+        below = bool(memory["change"][group] < self.tolerance)
+        memory["settled"][group] = memory["settled"][group] + 1 if below else 0
+        if memory["settled"][group] >= max(1, round(len(members) / len(cohort))):
+            self._split(memory, group, members, len(cohort), now)
+
+    def _split(self, memory: Memory, group: int, members: Tensor, cohort: int, now: Round) -> None:
+        memory["change"][group], memory["settled"][group] = 1.0, 0
+        labels = self.parts(memory["interaction"][members][:, members].numpy(), cohort, now.profile.seed)
+        fresh = int(memory["group"].max())
+        for part in range(1, int(labels.max()) + 1):
+            memory["group"][members[torch.from_numpy(labels == part)]] = fresh + part
+            memory["change"][fresh + part], memory["settled"][fresh + part] = 1.0, 0
+        known = now.profile.eligible.numpy()
+        memory["group"] = torch.from_numpy(
+            join_largest(memory["group"][known].numpy(), known, len(memory["group"]))
+        )
+
+    def parts(self, interaction: np.ndarray, cohort: int, seed: int) -> np.ndarray:
+        """The part of each member; all zero when no split has a Davies-Bouldin score below one."""
+        views = interaction.T if self.view == "column" else interaction
+        affinity = np.exp(-self.beta * upv_distance(views))
+        best, score = np.zeros(len(affinity), dtype=np.int64), 1.0
+        for count in range(2, min(len(affinity) // cohort, self.max_groups) + 1):
+            labels = spectral_groups(affinity, count, seed)
+            if np.bincount(labels).min() < self.min_group or labels.max() == 0:
+                continue
+            if (candidate := davies_bouldin(affinity, labels)) < score:
+                best, score = labels, candidate
+        return best
+
+
+def rewards(trace: Tensor) -> Tensor:
+    """How typical each client's losses are: mean over steps of exp(-(loss - mean)^2 / (2 variance)).
+
+    ``trace`` is ``[m, S]``, NaN after a client's last step; a step counts if at least three clients (or
+    all) took it.
+    """
+    losses = trace.double()
+    there = ~losses.isnan()
+    count = there.sum(0)
+    losses, count, there = (t[..., count >= min(3, len(trace))] for t in (losses, count, there))
+    mean = losses.nansum(0) / count
+    gap = (losses - mean).nan_to_num().pow(2)
+    variance = gap.sum(0) / (count - 1)
+    typical = torch.where(variance > 0, torch.exp(-gap / (2 * variance)), 1.0)
+    return (typical * there).sum(1) / there.sum(1).clamp(min=1)

@@ -1,0 +1,92 @@
+"""FedLECC: "Cluster- and Loss-Guided Client Selection for Federated Learning under Non-IID Data".
+
+Where the paper leaves a choice: the loss is that of the current model on every client's training data, as
+its Algorithm 1 polls it (``loss_source="last_seen"`` saves that traffic); the walk over clusters stops at
+the cohort size; clients that OPTICS calls noise are clusters of their own.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.cluster import dbscan_groups, kmedoids_groups, optics_groups
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above, at_least, between
+from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points
+
+
+@register
+@dataclass(frozen=True)
+class FedLECC(Selector):
+    """Clusters clients by label distribution; trains the worst-off clients of the worst-off clusters."""
+
+    clusters_per_round: Annotated[int, at_least(1)] | None = None  # J; None: all, or one per client asked
+    clustering: Literal["optics", "dbscan", "kmedoids"] = "optics"  # of the Hellinger distances
+    min_samples: Annotated[int, at_least(2)] = 2  # OPTICS, DBSCAN: neighbours that make a core client
+    xi: Annotated[float, between(0, 1)] = 0.05  # OPTICS: steepness that ends a cluster
+    radius: Annotated[float, above(0)] = 0.2  # DBSCAN: Hellinger distance of neighbours
+    medoids: Annotated[int, at_least(1)] = 10  # k-medoids: number of clusters
+    quota: Literal["fill", "balanced"] = "fill"  # ceil(m/J) a cluster until m, or equal shares for all J
+    loss_source: Literal["poll", "last_seen"] = "poll"  # of everybody each round, or of the last training
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"counts", "losses" if self.loss_source == "poll" else "loss"})
+
+    def init_selector(self, profile: Profile) -> Memory:
+        counts = profile.known_counts(self.name).numpy()
+        known = np.flatnonzero((counts.sum(1) > 0) & (profile.size.numpy() > 0))
+        cluster = np.arange(len(counts)) + len(counts)  # nothing known: alone
+        cluster[known] = self._cluster(counts[known])
+        never = torch.full((profile.num_clients,), torch.inf)
+        return {"cluster": torch.from_numpy(cluster), "loss": never}
+
+    def _cluster(self, counts: np.ndarray) -> np.ndarray:
+        points = hellinger_points(counts)
+        if self.clustering == "optics":
+            return optics_groups(points, self.min_samples, self.xi)
+        if self.clustering == "dbscan":
+            return dbscan_groups(points, self.radius, self.min_samples)
+        return kmedoids_groups(hellinger_matrix(counts / counts.sum(1, keepdims=True)), self.medoids)
+
+    def candidates(self, memory: Memory, now: Round) -> Ids | None:
+        return now.members if self.loss_source == "poll" else None
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        loss = (memory["loss"] if losses is None else losses).double()
+        # Equal losses go to the lowest number; of those never seen one is drawn, or low numbers would win.
+        tie = torch.arange(len(loss))
+        if losses is None:
+            tie = torch.randperm(len(loss), generator=now.generator("select"))
+        members = [c for c in now.members.tolist() if not loss[c].isnan()]
+        members.sort(key=lambda c: (-round(float(loss[c]), 12), int(tie[c])))
+        clusters: dict[int, list[int]] = {}
+        for client in members:
+            clusters.setdefault(int(memory["cluster"][client]), []).append(client)
+        means = {c: float(loss[clients].mean()) for c, clients in clusters.items()}
+        ranked = sorted(clusters, key=lambda c: (-round(means[c], 12), min(int(tie[k]) for k in clusters[c])))
+        return torch.tensor(self.pick([clusters[c] for c in ranked], now.cohort), dtype=torch.long)
+
+    def pick(self, ranked: list[list[int]], cohort: int) -> list[int]:
+        """``cohort`` clients from clusters ranked worst first, each with its worst client first."""
+        top = min(self.clusters_per_round or cohort, cohort, len(ranked))
+        if not top:
+            return []
+        extra = cohort % top
+        even = [cohort // top + (position < extra) for position in range(top)]
+        quotas = even if self.quota == "balanced" else [-(-cohort // top)] * top
+        chosen = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[:quota]]
+        rest = [c for cluster in ranked[top:] for c in cluster]
+        left = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[quota:]]
+        return [*chosen[:cohort], *rest, *left][:cohort]
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        if self.loss_source == "poll" or not len(updates):
+            return memory
+        loss = memory["loss"].clone()
+        loss[updates.ids] = updates.trace.nanmean(1)
+        return {**memory, "loss": loss}

@@ -1,0 +1,20 @@
+"""FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
+https://arxiv.org/abs/1812.06127"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Anchor, Objective, View
+from fedcohort.core.settings import at_least
+
+
+@register
+@dataclass(frozen=True)
+class FedProx(Objective):
+    """Adds (mu / 2) ||x - sent model||^2 to each client's loss, so that clients do not drift apart."""
+
+    mu: Annotated[float, at_least(0)] = 0.01  # strength of the pull towards the sent model
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor(pull=self.mu)

@@ -1,0 +1,24 @@
+"""The local reference line: what each client reaches alone."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Grouping, Memory, Objective, Trained, View
+from fedcohort.core.profile import Profile
+
+
+@register
+@dataclass(frozen=True)
+class LocalOnly(Objective, Aggregator, Grouping):
+    """Every client trains its own model from the common start; nothing is sent, nothing is shared."""
+
+    personal: ClassVar[bool] = True
+    silent: ClassVar[bool] = True
+
+    def init_client(self, profile: Profile) -> Memory:
+        return profile.model.init(profile.seed)._asdict()
+
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        return {}, trained.weights._asdict()

@@ -1,0 +1,13 @@
+"""One model for everybody: the setting of McMahan et al., "Communication-Efficient Learning of Deep
+Networks from Decentralized Data", AISTATS 2017. https://arxiv.org/abs/1602.05629"""
+
+from dataclasses import dataclass
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Grouping
+
+
+@register
+@dataclass(frozen=True)
+class One(Grouping):
+    """All clients share one model."""

@@ -1,0 +1,87 @@
+"""SCAFFOLD: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
+2020. https://arxiv.org/abs/1910.06378
+
+Where we differ from the paper: the control variate divides by the *reach* of the local optimiser instead of
+``lr * steps``. The two are equal without momentum; with momentum the paper's divisor diverges and the reach
+is exact.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.method import register
+from fedcohort.core.parts import (
+    Aggregator,
+    Anchor,
+    Clients,
+    Ids,
+    Memory,
+    Objective,
+    Round,
+    Trained,
+    Updates,
+    View,
+)
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above
+from fedcohort.errors import UserError
+
+
+@register
+@dataclass(frozen=True)
+class Scaffold(Objective, Aggregator):
+    """Cancels client drift with control variates: c at the server, c_k at each client."""
+
+    also_sends: ClassVar[str] = "a control variate as large as the model, down and up"
+
+    server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
+    option: Literal["I", "II"] = "II"  # c_k from the gradient at the sent model, or from the movement
+    weighted: bool = False  # average movements by samples instead of evenly; c stays an even mean
+
+    def check(self, profile: Profile) -> None:
+        if profile.local.optimiser == "adam" and self.option == "II":
+            raise UserError(
+                "scaffold cannot read a gradient off Adam's steps: use scaffold(option='I') or local SGD"
+            )
+
+    def init_aggregator(self, profile: Profile) -> Memory:
+        return {"c": torch.zeros(profile.model.num_params)}
+
+    def init_client(self, profile: Profile) -> Memory:
+        return {"c": torch.zeros(profile.model.num_params)}
+
+    def broadcast(self, memory: Memory) -> Memory:
+        return {"c": memory["c"]}
+
+    def anchor(self, view: View) -> Anchor:  # Alg. 1, line 10
+        return Anchor(offset=view.down["c"] - view.mine["c"])
+
+    def finish(
+        self, begun: Weights, trained: Trained, view: View
+    ) -> tuple[Memory, Memory]:  # Alg. 1, line 12
+        delta = trained.weights.params - begun.params
+        if self.option == "I":
+            c = trained.gradient(begun.params)
+        else:
+            c = view.mine["c"] - view.down["c"] - delta / trained.reach
+        return {"delta": delta, "change": c - view.mine["c"]}, {"c": c}
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        return updates.shares if self.weighted else torch.full((len(updates),), 1 / len(updates))
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:  # Alg. 1, lines 16-17
+        c = memory["c"] + updates.up["change"].sum(0) / len(now.members)
+        return params + self.server_lr * move, {"c": c}
+
+    def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
+        """c is the mean of its members' c_k, so a new group recomputes it; who never trained counts as
+        zero."""
+        known = [clients[client]["c"] for client in members.tolist() if client in clients]
+        total = torch.stack(known).sum(0) if known else torch.zeros_like(memory["c"])
+        return {"c": total / len(members)}

@@ -1,0 +1,20 @@
+"""Uniform client sampling: McMahan et al., "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", AISTATS 2017. https://arxiv.org/abs/1602.05629"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector
+
+
+@register
+@dataclass(frozen=True)
+class Uniform(Selector):
+    """Every subset of the wanted size is equally likely."""
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        order = torch.randperm(len(now.members), generator=now.generator("select"))
+        return now.members[order[: now.cohort]]

@@ -1,0 +1,99 @@
+"""CAFA: a model weighs the size of its cluster times its accuracy on the cohort's validation data."""
+
+import numpy as np
+import pytest
+import torch
+
+from equations.toy import profile_of, round_of, updates_of
+from fedcohort.cluster import kmeans_by_silhouette
+from fedcohort.core.method import Method
+from fedcohort.core.task import Task
+from fedcohort.errors import UserError
+from fedcohort.methods.cafa import CAFA
+from fedcohort.testing import play, tiny_task
+
+COUNTS = [[50, 50, 0], [48, 52, 0], [50, 48, 2], [0, 10, 90], [0, 0, 100], [90, 10, 0]]
+ACCURACY = torch.tensor([[0.8, 0.6, 0.1], [0.5, 0.9, 0.2], [0.1, 0.1, 1.0]])
+HELD = torch.tensor([10, 20, 10])
+PROFILE = profile_of(COUNTS)
+
+
+def weights(part: CAFA, accuracy: torch.Tensor = ACCURACY, held: torch.Tensor = HELD) -> list[float]:
+    updates = updates_of([0, 2, 4][: len(held)], cross=accuracy, cross_size=held)
+    return part.weights(part.init_aggregator(PROFILE), updates, round_of(PROFILE, 3)).tolist()
+
+
+def test_the_silhouette_chooses_two_clusters():
+    """Clients 3 and 4 (mostly the third class) stand apart: shares 4/6 and 2/6, over all clients."""
+    frequencies = np.array(COUNTS) / 100
+    scores = kmeans_by_silhouette(frequencies, None, seed=0).scores
+    expected = {2: 0.7955619287, 3: 0.7616217143, 4: 0.4691612616, 5: 0.0704416218}
+    assert scores == pytest.approx(expected, abs=1e-9)
+    share = CAFA().init_aggregator(PROFILE)["share"]
+    assert share.tolist() == pytest.approx([4 / 6, 4 / 6, 4 / 6, 2 / 6, 2 / 6, 4 / 6])
+
+
+def test_worked_round():
+    """Clients 0, 2, 4 answer. A = (.525, .625, .325), for example (.8 * 10 + .6 * 20 + .1 * 10) / 40.
+
+    Times the shares (2/3, 2/3, 1/3): (.35, .41667, .10833) / .875.
+    """
+    w = weights(CAFA())
+    assert w == pytest.approx([0.4, 0.4761904762, 0.1238095238])
+    assert np.dot(w, [1.38, 0.458, 2]) == pytest.approx(1.0177142857)
+
+
+def test_without_its_own_validation_data():
+    """A = (13/30, .35, .1), for example (.6 * 20 + .1 * 10) / 30; with the shares (.52, .42, .06)."""
+    assert weights(CAFA(own=False)) == pytest.approx([0.52, 0.42, 0.06])
+
+
+def test_models_that_are_never_right_fall_back_to_the_shares():
+    assert weights(CAFA(), torch.zeros(3, 3)) == pytest.approx([0.4, 0.4, 0.2])
+
+
+def test_a_client_without_validation_data_scores_nobody():
+    """Column 1 is unknown: A = (.45, .35, .55) from columns 0 and 2."""
+    accuracy = ACCURACY.clone()
+    accuracy[:, 1] = torch.nan
+    expected = np.array([0.45 * 2, 0.35 * 2, 0.55]) / (0.45 * 2 + 0.35 * 2 + 0.55)
+    assert weights(CAFA(), accuracy, torch.tensor([10, 0, 10])) == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_cohort_of_one_has_all_the_weight(own):
+    assert weights(CAFA(own=own), torch.tensor([[0.7]]), torch.tensor([10])) == [1.0]
+
+
+@pytest.mark.parametrize("counts", [[[3, 1], [1, 3]], [[10, 20]] * 5, [[4, 4]]], ids=["two", "equal", "one"])
+def test_without_clusters_all_shares_are_equal(counts):
+    assert CAFA().init_aggregator(profile_of(counts))["share"].tolist() == [1.0] * len(counts)
+
+
+def test_an_empty_client_is_no_part_of_any_share():
+    share = CAFA().init_aggregator(profile_of([*COUNTS, [0, 0, 0]]))["share"]
+    assert share[:6].tolist() == pytest.approx([4 / 6, 4 / 6, 4 / 6, 2 / 6, 2 / 6, 4 / 6])
+
+
+def test_a_fixed_number_of_clusters():
+    """Three: {0, 1, 2}, {3, 4} and {5}."""
+    share = CAFA(clusters=3).init_aggregator(PROFILE)["share"]
+    assert share.tolist() == pytest.approx([3 / 6, 3 / 6, 3 / 6, 2 / 6, 2 / 6, 1 / 6])
+
+
+def test_it_needs_validation_data():
+    with pytest.raises(UserError, match=r"split\.validation"):
+        CAFA().check(profile_of(COUNTS, held_out=0))
+
+
+def test_sizes_play_no_role_and_the_round_uses_these_weights():
+    """A real round: the model moves by the weights of the cross-accuracies that the engine measured."""
+    task: Task = tiny_task(cohort=3)
+    method = Method.parse("cafa")
+    state, (report,) = play(method, task, 1)
+    plain, _ = play(Method.parse("fedavg"), task, 1)
+    assert len(report.answered) == 3
+    assert not state.groups[0].weights.params.equal(plain.groups[0].weights.params)
+    one, _ = play(method, tiny_task(cohort=1), 1)
+    same, _ = play(Method.parse("fedavg"), tiny_task(cohort=1), 1)
+    assert one.groups[0].weights.params.equal(same.groups[0].weights.params)

@@ -1,0 +1,127 @@
+"""Clust-PSI-PFL: K-means on standardised PSI terms, as many groups as the silhouette likes, a model each."""
+
+import numpy as np
+import pytest
+import torch
+
+from equations.toy import profile_of
+from fedcohort.cluster import kmeans_by_silhouette
+from fedcohort.core.method import Method
+from fedcohort.core.task import Task
+from fedcohort.data.federation import Federation, Split
+from fedcohort.diagnosis.grouping import psi_features, standardise
+from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
+from fedcohort.testing import play
+
+A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
+B = np.array([np.roll(row, turn) for turn in range(3) for row in ([90, 5, 5], [88, 6, 6], [92, 4, 4])])
+TIED = np.array([[100, 0, 0]] * 4 + [[0, 60, 40]] * 3 + [[30, 40, 30]] * 3)
+BY_CLASS = [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_features_of_partition_a():
+    """P = (.4, .325, .275). A missing class adds P ln(P / eps): for client 2, .4 ln(.4 / 1e-6) = 5.1597."""
+    features = psi_features(A)
+    assert features[:, 0] == pytest.approx([0.04819929, 1.02078785, 5.78099224, 8.11878394])
+    assert features[2, 1:] == pytest.approx([5.15968893, 0.06068824, 0.56061508])
+    assert features[3, 1:] == pytest.approx([0.54977354, 4.12476465, 3.44424575])
+    z = standardise(features).features
+    assert z[0] == pytest.approx([-1.10921567, -0.72104135, -0.66849679, -0.73646963])
+
+
+def test_partition_a_groups():
+    """The silhouette prefers {0, 1}, {2}, {3}: 0 and 1 deviate little, 2 and 3 each in its way."""
+    choice = kmeans_by_silhouette(standardise(psi_features(A)).features, None, 0)
+    assert choice.scores[3] > choice.scores[2]
+    assert ClustPsiPfl().groups_of(A, 0).tolist() == [0, 0, 1, 2]
+
+
+def test_the_papers_features_group_by_severity():
+    """Nine clients, three dominated by each class. Terms do not tell too many of a class from too few,
+
+    so the groups are {0, 3, 6}, {1, 4, 7}, {2, 5, 8}: equally skewed, each mixing all three classes.
+    """
+    choice = kmeans_by_silhouette(standardise(psi_features(B)).features, None, 0)
+    assert choice.scores[2] == pytest.approx(0.577558943457376)
+    assert choice.scores[3] == pytest.approx(0.5884172898656241)
+    assert ClustPsiPfl().groups_of(B, 0).tolist() == [0, 1, 2] * 3
+
+
+def test_signed_features_group_by_class():
+    choice = kmeans_by_silhouette(standardise(psi_features(B, signed=True)).features, None, 0)
+    assert choice.scores[3] == pytest.approx(0.4987270748120081)
+    assert ClustPsiPfl(signed=True).groups_of(B, 0).tolist() == BY_CLASS
+
+
+def test_tied_silhouettes_go_to_the_fewest_groups():
+    """Three kinds of identical clients: s(2) = .687, and from three groups on s = 1; three it is."""
+    features = psi_features(TIED)
+    assert features[[0, 4, 7], 0] == pytest.approx([6.720792428126358, 6.750430785864603, 0.1540868488433037])
+    choice = kmeans_by_silhouette(standardise(features).features, None, 0)
+    assert choice.scores[2] == pytest.approx(0.6872497923267262)
+    assert choice.scores[3] == pytest.approx(1.0)
+    assert ClustPsiPfl().groups_of(TIED, 0).tolist() == [0] * 4 + [1] * 3 + [2] * 3
+
+
+def test_the_most_groups_tried():
+    assert ClustPsiPfl(max_groups=2).groups_of(TIED, 0).max() == 1
+
+
+@pytest.mark.parametrize("clients", [1, 2, 6])
+def test_identical_clients_are_one_group(clients):
+    assert ClustPsiPfl().groups_of(np.array([[30, 20, 10]] * clients), 0).tolist() == [0] * clients
+
+
+def test_an_empty_client_is_served_by_the_largest_group():
+    counts = np.insert(TIED, 5, 0, axis=0)
+    group = ClustPsiPfl().init_grouping(profile_of(counts))["group"].tolist()
+    assert group == [0, 0, 0, 0, 1, 0, 1, 1, 2, 2, 2]
+
+
+def test_the_gate_knows_chance():
+    """IID sampling gives a WPSI of about (C-1)(K-1)/N: .0178 for ten classes and 100 clients of 500."""
+    iid = np.random.default_rng(0).multinomial(500, [0.1] * 10, size=100)
+    assert ClustPsiPfl().is_stable(iid)
+    assert not ClustPsiPfl().is_stable(B)
+    small = np.random.default_rng(0).multinomial(
+        12, [0.25] * 4, size=40
+    )  # chance alone: .24, above the usual .1
+    assert ClustPsiPfl(smoothing="laplace").is_stable(small)
+
+
+def test_the_paper_splits_iid_clients_and_the_gate_does_not():
+    iid = np.random.default_rng(0).multinomial(500, [0.1] * 10, size=30)
+    assert ClustPsiPfl().groups_of(iid, 0).max() >= 1
+    assert ClustPsiPfl(gate=True).groups_of(iid, 0).max() == 0
+
+
+def federation_of(counts: np.ndarray) -> Federation:
+    """Random examples with these label counts."""
+    owner, label = (np.repeat(index, counts.ravel()) for index in np.indices(counts.shape).reshape(2, -1))
+    x = torch.randn(len(owner), 3, generator=torch.Generator().manual_seed(0))
+    rows = [np.flatnonzero(owner == client) for client in range(len(counts))]
+    split = Split.of(x, torch.from_numpy(label), rows)
+    names = tuple(str(client) for client in range(len(counts)))
+    return Federation(split, split, split, tuple("abc"), names, None, {})
+
+
+def test_gated_on_iid_clients_it_is_fedavg_bit_for_bit():
+    task = Task.of(federation_of(np.full((6, 3), 8)), "logistic", cohort=3)
+    ours, _ = play(Method.parse("clust_psi_pfl(gate=True)"), task, 3)
+    theirs, _ = play(Method.parse("fedavg"), task, 3)
+    assert len(ours.groups) == 1
+    assert ours.groups[0].weights.params.equal(theirs.groups[0].weights.params)
+
+
+def test_each_group_is_its_own_fedavg():
+    """Group 1's model is what FedAvg would make of its clients alone, all of them training."""
+    counts = TIED // 5
+    ours, _ = play(Method.parse("clust_psi_pfl"), Task.of(federation_of(counts), "logistic", cohort=1.0), 2)
+    alone = counts.copy()
+    alone[[0, 1, 2, 3, 7, 8, 9]] = 0
+    full, part = federation_of(counts), federation_of(alone)
+    x = torch.cat([full.train.x[full.train.rows(client)] for client in (4, 5, 6)])
+    same = Split(x, part.train.y, part.train.index, part.train.offsets)
+    task = Task.of(Federation(same, same, same, part.classes, part.clients, None, {}), "logistic", cohort=1.0)
+    theirs, _ = play(Method.parse("fedavg"), task, 2)
+    torch.testing.assert_close(ours.groups[1].weights.params, theirs.groups[0].weights.params)
