@@ -1,0 +1,104 @@
+"""Checkpoints that survive a power cut: written aside, flushed, renamed, with the previous one kept.
+
+The format is safetensors: named tensors and text, nothing that could run. A digest over all of it is part of
+the file, so damage is noticed and the previous checkpoint used instead.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedcohort.errors import UserError
+
+CURRENT, PREVIOUS = "state.safetensors", "state.previous.safetensors"
+
+
+class DamagedError(Exception):
+    """The file is not what was written."""
+
+
+def save(directory: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Writes a checkpoint; at any moment at least one good one is on disk."""
+    from safetensors.torch import save as serialise
+
+    text = json.dumps(facts, sort_keys=True)
+    # One entry: safetensors writes several in any order, and equal runs shall give equal bytes.
+    sealed = json.dumps({"digest": _digest(tensors, text), "facts": text})
+    write_atomically(directory / CURRENT, serialise(tensors, {"sealed": sealed}), keep=directory / PREVIOUS)
+
+
+def exists(directory: Path) -> bool:
+    """Whether there is a checkpoint, good or damaged."""
+    return any((directory / name).exists() for name in (CURRENT, PREVIOUS))
+
+
+def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The newest good checkpoint: its tensors and facts.
+
+    A damaged newer one is removed, or the next save would keep it in the place of the good one.
+    """
+    found = [path for name in (CURRENT, PREVIOUS) if (path := directory / name).exists()]
+    if not found:
+        raise UserError(f"{directory} holds no checkpoint to resume from: start the run again")
+    damaged: list[Path] = []
+    for path in found:
+        try:
+            good = _read(path)
+        except DamagedError:
+            damaged.append(path)
+            continue
+        for other in damaged:
+            other.unlink()
+        return good
+    names = " and ".join(path.name for path in found)
+    raise UserError(f"{directory}: {names} cannot be read (damaged): delete to start from the first round")
+
+
+def write_atomically(path: Path, data: bytes, keep: Path | None = None) -> None:
+    """Replaces a file at once or not at all; ``keep`` is where the replaced one goes."""
+    aside = path.with_suffix(path.suffix + ".tmp")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if keep is not None and path.exists():
+        path.replace(keep)
+    aside.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY)  # the renames themselves must reach the disk
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            meta = file.metadata()
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedError(str(path)) from error
+    try:
+        sealed = json.loads(meta["sealed"])
+        digest, text = sealed["digest"], sealed["facts"]
+    except (TypeError, KeyError, ValueError) as error:  # the damage is in the seal itself
+        raise DamagedError(str(path)) from error
+    if digest != _digest(tensors, text):
+        raise DamagedError(str(path))
+    return tensors, json.loads(text)
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    total = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        total.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        total.update(tensor.numpy().tobytes())
+    return total.hexdigest()

@@ -1,0 +1,187 @@
+"""Several methods and seeds side by side: run them, resume them, rank them."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import tomli_w
+
+from fedcohort.checkpoint import write_atomically
+from fedcohort.core.loop import start
+from fedcohort.core.method import Method
+from fedcohort.errors import UserError
+from fedcohort.experiment import Experiment
+from fedcohort.record import CONFIG, Recorder, check_config, jsonable, new_directory, read_result, run_name
+from fedcohort.runner import Callback, run
+
+ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
+
+# Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
+COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
+    ("global.accuracy", "global\naccuracy", True, "percent"),
+    ("personal.accuracy", "personal\naccuracy", True, "percent"),
+    ("ad", "AD", False, "number"),
+    ("groups", "groups", None, "count"),
+    ("bytes_up", "MB\nup", False, "megabytes"),
+    ("bytes_down", "MB\ndown", False, "megabytes"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished run."""
+
+    method: str
+    seed: int
+    directory: Path
+    metrics: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "dir": str(self.directory),
+            "metrics": jsonable(self.metrics),
+        }
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method over its seeds."""
+
+    method: str
+    seeds: tuple[int, ...]
+    mean: dict[str, float]
+    std: dict[str, float]  # of the sample; 0 for a single seed
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seeds": list(self.seeds),
+            "mean": jsonable(self.mean),
+            "std": jsonable(self.std),
+        }
+
+
+class Watcher(Protocol):
+    """Shows how a comparison goes."""
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback: ...
+
+    def end(self, outcome: Outcome) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a plan."""
+
+    method: Method
+    seed: int
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment and where each of its runs is kept. A plan is carried out as often as it takes."""
+
+    experiment: Experiment
+    home: Path
+    jobs: tuple[Job, ...]
+
+    @property
+    def open(self) -> int:
+        """How many runs are not complete yet."""
+        return sum(read_result(job.directory) is None for job in self.jobs)
+
+
+def prepare(experiment: Experiment, out: Path) -> Plan:
+    """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
+    for seed in experiment.seeds:
+        task = experiment.task(seed)
+        for method in experiment.methods:
+            fitted = task.for_method(method)
+            start(method, fitted, fitted.profile(method))
+    home = new_directory(out, experiment.name)
+    write_atomically(home / ASKED, tomli_w.dumps(experiment.table()).encode())
+    return _plan(experiment, home)
+
+
+def reopen(directory: Path) -> Plan:
+    """The plan of a directory that :func:`prepare` made, or of a single run in it."""
+    if (directory / ASKED).exists():
+        return _plan(Experiment.read(directory / ASKED), directory)
+    if (directory / CONFIG).exists():
+        experiment = Experiment.read(directory / CONFIG)
+        return Plan(experiment, directory, (Job(experiment.methods[0], experiment.seeds[0], directory),))
+    raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+
+
+def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
+    """Every run to its end: complete ones are read, stopped ones continued, the others started."""
+    return [_run(plan.experiment, job, watcher) for job in plan.jobs]
+
+
+def compare(experiment: Experiment, out: Path, watcher: Watcher) -> tuple[Path, list[Outcome]]:
+    """Every method with every seed, each in its own directory under a new ``out/<name>-NNN``."""
+    plan = prepare(experiment, out)
+    return plan.home, carry_out(plan, watcher)
+
+
+def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
+    """Finishes the run, or the whole comparison, in ``directory``."""
+    return carry_out(reopen(directory), watcher)
+
+
+def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
+    """Methods over their seeds, best global accuracy first."""
+    standings = []
+    for method in dict.fromkeys(outcome.method for outcome in outcomes):
+        runs = [outcome for outcome in outcomes if outcome.method == method]
+        keys = [key for key in runs[0].metrics if all(key in other.metrics for other in runs)]
+        values = {key: [other.metrics[key] for other in runs] for key in keys}
+        mean = {key: statistics.fmean(several) for key, several in values.items()}
+        std = {key: _deviation(several) for key, several in values.items()}
+        standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
+    return sorted(standings, key=_place)
+
+
+def _place(standing: Standing) -> float:
+    """Sorts by global accuracy, unknown ones last."""
+    accuracy = standing.mean["global.accuracy"]
+    return math.inf if math.isnan(accuracy) else -accuracy
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Of the sample; 0 for a single seed, NaN where a value is unknown or never reached."""
+    if len(values) < 2:
+        return 0.0
+    return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+
+
+def _plan(experiment: Experiment, home: Path) -> Plan:
+    runs = [(method, seed) for seed in experiment.seeds for method in experiment.methods]
+    jobs = (Job(method, seed, home / run_name(experiment.table(method, seed))) for method, seed in runs)
+    return Plan(experiment, home, tuple(jobs))
+
+
+def _run(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
+    name, table = str(job.method), experiment.table(job.method, job.seed)
+    numbers = read_result(job.directory)
+    if numbers is not None:
+        check_config(job.directory, table)
+        return Outcome(name, job.seed, job.directory, numbers)
+    task = experiment.task(job.seed)
+    recorder = Recorder(job.directory, table, task.federation.fingerprint())
+    restored = recorder.open()
+    progress = watcher.begin(name, job.seed, experiment.rounds)
+    callbacks = (recorder, progress)
+    result = run(job.method, task, experiment.rounds, experiment.evaluation, callbacks, restored)
+    recorder.finish(result.metrics)
+    outcome = Outcome(name, job.seed, job.directory, result.metrics)
+    watcher.end(outcome)
+    return outcome

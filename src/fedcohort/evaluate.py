@@ -1,0 +1,220 @@
+"""How good is the federation now? Every number names its scope.
+
+``global``
+    all test samples pooled, each answered by the model that serves its client. With one model this is its
+    accuracy on the common test set; with groups it profits from knowing whose sample it is.
+``personal``
+    each client's own test samples, answered by the model that serves it; the plain mean over clients.
+``adapted``
+    the same after one more local budget at every client. It costs a training round of everybody.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort import metrics
+from fedcohort.core.flat import Weights
+from fedcohort.core.loop import Report
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Ids
+from fedcohort.core.profile import Profile
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.engines import Engine, Order
+
+
+class Row(NamedTuple):
+    """One line of the results table; ``client`` and ``group`` are empty where a number is about all of
+    them."""
+
+    round: int  # rounds completed
+    scope: str
+    client: str
+    group: str
+    metric: str
+    value: float
+
+    @property
+    def key(self) -> str:
+        """``global.accuracy``; the bare metric where there is only one scope it could have."""
+        return (
+            f"{self.scope}.{self.metric}" if self.scope in ("global", "personal", "adapted") else self.metric
+        )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per client and class: test samples and correct answers; per client: the sum of losses."""
+
+    total: np.ndarray  # [K, C]
+    correct: np.ndarray  # [K, C]
+    loss: np.ndarray  # [K]
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """[K]; NaN for clients without test samples."""
+        size = self.total.sum(1)
+        return np.divide(self.correct.sum(1), size, out=np.full(len(size), np.nan), where=size > 0)
+
+
+def serving(method: Method, state: State) -> list[tuple[Weights, Ids]]:
+    """Each model with the clients it serves."""
+    group = state.grouping["group"]
+    own = sorted(state.clients) if method.objective.personal else []
+    models = [
+        (Weights(state.clients[c]["params"], state.clients[c]["buffers"]), torch.tensor([c])) for c in own
+    ]
+    shared = torch.ones(len(group), dtype=torch.bool)
+    shared[own] = False
+    for number, part in enumerate(state.groups):
+        members = ((group == number) & shared).nonzero().flatten()
+        if len(members):
+            models.append((part.weights, members))
+    return models
+
+
+def score(models: list[tuple[Weights, Ids]], task: Task, engine: Engine) -> Scores:
+    """Every client's test samples, answered by the model given for it."""
+    test, clients, classes = task.federation.test, task.federation.num_clients, task.federation.num_classes
+    owner = test.client
+    correct, loss = torch.zeros(clients, classes), torch.zeros(clients, dtype=torch.float64)
+    for weights, members in models:
+        entries = torch.isin(owner, members).nonzero().flatten()
+        rows = test.index[entries]
+        losses, predicted = engine.predict(weights, test, rows)
+        labels = test.y[rows]
+        correct.index_put_((owner[entries], labels), (predicted == labels).float(), accumulate=True)
+        loss.index_add_(0, owner[entries], losses.double())
+    return Scores(test.counts(classes).numpy(), correct.numpy(), loss.numpy())
+
+
+def adapt(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> list[tuple[Weights, Ids]]:
+    """Every client's model after one more local budget; who has nothing to train on keeps the one it has."""
+    blank = method.objective.init_client(profile)
+    group, lr = state.grouping["group"], task.local.lr_at(state.round)
+    orders = {}
+    for client in profile.eligible.tolist():
+        part = state.groups[int(group[client])]
+        down = {**part.weights._asdict(), **method.aggregator.broadcast(part.aggregator)}
+        steps = task.local.steps_for(int(profile.size[client]))
+        orders[client] = Order(client, down, state.clients.get(client, blank), lr, steps)
+    models = []
+    for answer in engine.train(method.objective, list(orders.values()), state.round):
+        if method.objective.personal:
+            weights = Weights(answer.mine["params"], answer.mine["buffers"])
+        else:
+            sent = orders[answer.client].down
+            weights = Weights(sent["params"] + answer.up["delta"], answer.buffers)
+        models.append((weights, torch.tensor([answer.client])))
+    trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
+    kept = [(weights, members[~torch.isin(members, trained)]) for weights, members in serving(method, state)]
+    return [*models, *((weights, members) for weights, members in kept if len(members))]
+
+
+def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
+    """The summary of one scope."""
+    size, accuracy = scores.total.sum(1), scores.accuracy
+    if scope == "global":
+        per_class = scores.correct.sum(0), scores.total.sum(0)
+        values = {
+            "accuracy": metrics.global_accuracy(accuracy, size),
+            "balanced_accuracy": float(metrics.balanced_accuracy(*per_class)),
+            "loss": float(scores.loss.sum() / max(1, size.sum())),
+        }
+        for name, hits, all_ in zip(classes, *per_class, strict=True):
+            values[f"accuracy[{name}]"] = float(hits / all_) if all_ else float("nan")
+    else:
+        tested = size > 0
+        values = {
+            "accuracy": _mean(accuracy[tested]),
+            "balanced_accuracy": _mean(metrics.balanced_accuracy(scores.correct, scores.total)[tested]),
+            "worst_accuracy": float(accuracy[tested].min()) if tested.any() else float("nan"),
+            "loss": _mean(scores.loss[tested] / size[tested]),
+        }
+    return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
+
+
+def fairness_rows(number: int, accuracy: np.ndarray) -> list[Row]:
+    values = {"ad": metrics.accuracy_deviation(accuracy), "sdad": metrics.accuracy_deviation_sd(accuracy)}
+    return [Row(number, "fairness", "", "", metric, value) for metric, value in values.items()]
+
+
+def client_rows(number: int, scores: Scores, clients: tuple[str, ...], group: Tensor) -> list[Row]:
+    """Each client's accuracy and test size under the model that serves it."""
+    rows = []
+    for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.total.sum(1), strict=True)):
+        where = (number, "personal", clients[client], str(int(group[client])))
+        rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
+    return rows
+
+
+def group_rows(number: int, state: State, task: Task) -> list[Row]:
+    """How many groups there are and, if more than one, how well they fit the labels and the known truth."""
+    federation, group = task.federation, state.grouping["group"].numpy()
+    used = np.unique(group)
+    values: dict[str, float] = {"groups": float(len(used))}
+    if len(used) > 1:
+        counts = federation.counts.numpy()
+        held = counts.sum(1) > 0
+        p = counts[held] / counts[held].sum(1, keepdims=True)
+        values |= {"was": metrics.was(p, group[held]), "wadb": metrics.wadb(p, group[held])}
+    if federation.truth is not None:
+        truth = federation.truth.numpy()
+        values |= {"rand": metrics.rand(group, truth), "adjusted_rand": metrics.adjusted_rand(group, truth)}
+    return [Row(number, "grouping", "", "", metric, value) for metric, value in values.items()]
+
+
+def round_rows(report: Report, state: State, task: Task) -> list[Row]:
+    """What a round did: who trained, on which labels, at what cost so far."""
+    number = state.round
+    names = task.federation.clients
+    values = {
+        "cohort": float(len(report.selected)),
+        "lost": float(len(report.lost)),
+        "rejected": float(len(report.rejected)),
+        "train_loss": report.loss,
+        "cohort_entropy": metrics.cohort_entropy(task.federation.counts[report.selected].numpy()),
+        "bytes_up": float(state.bytes_up),
+        "bytes_down": float(state.bytes_down),
+    }
+    group = state.grouping["group"]
+    trained = [
+        Row(
+            number,
+            "cohort",
+            names[c],
+            str(int(group[c])),
+            "trained",
+            float(c in set(report.answered.tolist())),
+        )
+        for c in report.selected.tolist()
+    ]
+    return [*(Row(number, "round", "", "", metric, value) for metric, value in values.items()), *trained]
+
+
+def evaluation_rows(method: Method, state: State, task: Task, engine: Engine, clients: bool) -> list[Row]:
+    """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
+    scores = score(serving(method, state), task, engine)
+    names = task.federation.classes
+    rows = scope_rows(state.round, "global", scores, names) + scope_rows(
+        state.round, "personal", scores, names
+    )
+    rows += fairness_rows(state.round, scores.accuracy) + group_rows(state.round, state, task)
+    if clients:
+        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
+    return rows
+
+
+def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
+    scores = score(adapt(method, state, task, profile, engine), task, engine)
+    return scope_rows(state.round, "adapted", scores, task.federation.classes)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")

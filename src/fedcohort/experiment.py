@@ -1,0 +1,277 @@
+"""An experiment: several methods and seeds on one federation, read from a TOML file.
+
+Everything is a table of settings; a mistake is answered with the key's path and the nearest valid one. What
+a run directory keeps is again such a file, so ``fedcohort run RUN_DIR/config.toml`` repeats that run.
+"""
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcohort.core.expression import parse
+from fedcohort.core.faults import Faults
+from fedcohort.core.method import Method, make
+from fedcohort.core.profile import Local, Privacy
+from fedcohort.core.settings import at_least, build, checked
+from fedcohort.core.task import Task
+from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
+from fedcohort.data.sources import SOURCES
+from fedcohort.errors import UserError
+from fedcohort.models import flat_model
+from fedcohort.overrides import override
+from fedcohort.own_code import import_own
+from fedcohort.partition import PARTITIONS, Partitioner
+from fedcohort.runner import Evaluation
+
+HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The settings of a comparison, checked."""
+
+    name: str
+    rounds: int
+    cohort: int | float
+    seeds: tuple[int, ...]
+    methods: tuple[Method, ...]
+    data: dict[str, Any]  # "source", "root" and the source's options
+    partition: Partitioner
+    split: SplitPlan
+    model: dict[str, Any]  # "name" and the model's settings
+    local: Local = field(default_factory=Local)
+    privacy: Privacy = field(default_factory=Privacy)
+    faults: Faults = field(default_factory=Faults)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    imports: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
+
+    @classmethod
+    def read(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Experiment":
+        """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``."""
+        path = Path(path)
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"there is no experiment file {path}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path} is not valid TOML: {error}") from None
+        for change in overrides:
+            override(table, change)
+        return cls.of(table, path.stem)
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
+        """From a table as TOML gives it."""
+        top = build(_Top, table, "")
+        for module in top.imports:
+            import_own(module, "imports")
+        methods = tuple(_method(entry, number) for number, entry in enumerate(_listed(top.method)))
+        split, notes = dict(top.split), []
+        if "validation" not in split and any("validation" in method.uses for method in methods):
+            split["validation"] = HELD_OUT
+            who = next(str(m) for m in methods if "validation" in m.uses)
+            notes.append(
+                f"{who} needs validation data: {HELD_OUT:.0%} of each client's training data is held out, "
+                "for every method"
+            )
+        data = {"source": "digits", **top.data}
+        model = {"name": top.model} if isinstance(top.model, str) else {"name": "mlp", **top.model}
+        partition = dict(top.partition) or {"name": "natural" if data.get("client") else "dirichlet"}
+        if "name" not in partition:
+            raise UserError(f"partition.name: missing; known: {', '.join(PARTITIONS.names())}")
+        return cls(
+            name=top.name or name,
+            rounds=top.rounds,
+            cohort=checked(top.cohort, int if isinstance(top.cohort, int) else float, "cohort"),
+            seeds=_distinct(top.seeds, "seeds"),
+            methods=_distinct(methods, "method"),
+            data=_checked_data(data),
+            partition=build(PARTITIONS.get(partition.pop("name")), partition, "partition"),
+            split=build(SplitPlan, split, "split"),
+            model=model,
+            local=build(Local, top.local, "local"),
+            privacy=build(Privacy, top.privacy, "privacy"),
+            faults=build(Faults, top.faults, "faults"),
+            evaluation=build(Evaluation, top.evaluate, "evaluate"),
+            imports=top.imports,
+            notes=tuple(notes),
+        )
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        options = {key: value for key, value in self.data.items() if key not in ("source", "root")}
+        source = build(SOURCES.get(self.data["source"]), options, "data")
+        return source.load(Places.of(self.data.get("root")))
+
+    def federation(self, seed: int) -> Federation:
+        return _federation(self, seed)
+
+    def task(self, seed: int) -> Task:
+        """What every method of this experiment is given for this seed."""
+        federation = self.federation(seed)
+        settings = {key: value for key, value in self.model.items() if key != "name"}
+        model = flat_model(self.model["name"], federation.shape, federation.num_classes, settings)
+        return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
+
+    def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
+        """The experiment file of one run, or of all of them: every setting, defaults included."""
+        methods = self.methods if method is None else (method,)
+        seeds = self.seeds if seed is None else (seed,)
+        partition = {"name": self.partition.name, **dataclasses.asdict(self.partition)}
+        sections = {
+            "data": self.data,
+            "partition": partition,
+            "split": dataclasses.asdict(self.split),
+            "model": self.model,
+            "local": dataclasses.asdict(self.local),
+            "privacy": dataclasses.asdict(self.privacy),
+            "faults": dataclasses.asdict(self.faults),
+            "evaluate": dataclasses.asdict(self.evaluation),
+        }
+        top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
+        if self.imports:
+            top["imports"] = list(self.imports)
+        return {
+            **top,
+            **{key: _writable(value) for key, value in sections.items()},
+            "method": [{"name": str(entry)} for entry in methods],
+        }
+
+
+@dataclass(frozen=True)
+class _Top:
+    """The top level of an experiment file."""
+
+    method: list | str | tuple[str, ...]
+    name: str = ""
+    rounds: Annotated[int, at_least(1)] = 50
+    cohort: Any = 0.1  # 1 is a client, 1.0 is everybody: not to be converted
+    seeds: tuple[int, ...] = (0,)
+    imports: tuple[str, ...] = ()
+    model: str | dict = "mlp"
+    data: dict = field(default_factory=dict)
+    partition: dict = field(default_factory=dict)
+    split: dict = field(default_factory=dict)
+    local: dict = field(default_factory=dict)
+    privacy: dict = field(default_factory=dict)
+    faults: dict = field(default_factory=dict)
+    evaluate: dict = field(default_factory=dict)
+
+
+def config_hash(table: Mapping[str, Any]) -> str:
+    """Eight characters that name a run's settings."""
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> str | None:
+    """The first setting in which two tables differ, as words; None if they are the same."""
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        where = f"{path}.{key}" if path else key
+        a, b = ours.get(key), theirs.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if (inner := difference(a, b, where)) is not None:
+                return inner
+        elif a != b:
+            return f"{where} is {a!r} here and {b!r} there"
+    return None
+
+
+@lru_cache(maxsize=8)
+def _cached_federation(key: str, _: int) -> list[Federation]:
+    return []
+
+
+def _federation(experiment: Experiment, seed: int) -> Federation:
+    """One federation per data, partition, split and seed, shared by all methods."""
+    parts = (experiment.data, experiment.partition.name, experiment.partition, experiment.split)
+    slot = _cached_federation(repr(parts), seed)
+    if not slot:
+        slot.append(federate(experiment.dataset, experiment.partition, experiment.split, seed))
+    return slot[0]
+
+
+def _listed(method: Any) -> list[Any]:
+    entries = [method] if isinstance(method, str) else list(method)
+    if not entries:
+        raise UserError(
+            "method: the list is empty; name at least one, for example [[method]] name = 'fedavg'"
+        )
+    return entries
+
+
+def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
+    """At least one, and none twice: each run has its own directory."""
+    if not entries:
+        raise UserError(f"{path}: the list is empty, give at least one")
+    for position, entry in enumerate(entries):
+        if entry in entries[:position]:
+            raise UserError(f"{path}: {entry} is listed twice, list it once")
+    return entries
+
+
+def _method(entry: Any, number: int) -> Method:
+    """One [[method]]: a text, a table with a name and hyper-parameters, or a table with a list of parts."""
+    path = f"method.{number}"
+    if isinstance(entry, str):
+        return Method.parse(entry)
+    if not isinstance(entry, Mapping):
+        raise UserError(f"{path}: write a text like 'fedlecc+fedprox' or a table with a name")
+    if "parts" in entry:
+        if list(entry) != ["parts"] or not isinstance(entry["parts"], list) or not entry["parts"]:
+            raise UserError(f"{path}.parts: write nothing but a list, like parts = ['fedlecc', 'fedprox']")
+        return Method.of(*(_part(part, f"{path}.parts.{i}") for i, part in enumerate(entry["parts"])))
+    if "name" not in entry:
+        raise UserError(f"{path}.name: missing, for example name = 'fedlecc'")
+    named = parse(checked(entry["name"], str, f"{path}.name"))
+    rest = {key: value for key, value in entry.items() if key != "name"}
+    if rest and len(named) > 1:
+        raise UserError(
+            f"{path}: settings of a combination go in its name, like 'fedlecc+fedprox(mu=0.1)', "
+            "or in a list of parts"
+        )
+    return Method.of(*(make(name, {**values, **rest}, f"method.{name}") for name, values in named))
+
+
+def _part(entry: Any, path: str) -> Any:
+    if isinstance(entry, str):
+        entry = {"name": entry}
+    if not isinstance(entry, Mapping) or "name" not in entry:
+        raise UserError(f"{path}: each part is a table with a name")
+    (name, values), *others = parse(checked(entry["name"], str, f"{path}.name"))
+    if others:
+        raise UserError(f"{path}: '{entry['name']}' is several parts, list each of its own")
+    return make(name, {**values, **{key: value for key, value in entry.items() if key != "name"}}, path)
+
+
+def _checked_data(data: dict[str, Any]) -> dict[str, Any]:
+    """Refuses unknown options before any file is read; makes paths absolute, for a resume from elsewhere."""
+    options = {key: value for key, value in data.items() if key not in ("source", "root")}
+    build(SOURCES.get(checked(data["source"], str, "data.source")), options, "data")
+    if "root" in data:
+        checked(data["root"], str, "data.root")
+    places = ("root", "path", "test_path")
+    return {key: _absolute(value) if key in places else value for key, value in data.items()}
+
+
+def _absolute(path: Any) -> Any:
+    """The path of something that is here; what is not may be below the data root and stays as it is."""
+    here = Path(path).expanduser() if isinstance(path, str) else None
+    if here is None or not (here.parent if "*" in here.name else here).exists():
+        return path
+    return str(here.resolve())
+
+
+def _writable(value: Any) -> Any:
+    """As TOML can write it: no empty values, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {key: _writable(item) for key, item in value.items() if item is not None}
+    return [_writable(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,88 @@
+"""One run: a method on a task for a number of rounds, with results as they come."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+from fedcohort import metrics
+from fedcohort.core.loop import Report, start, step
+from fedcohort.core.method import Method
+from fedcohort.core.settings import at_least, between
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured, and when. The last round always is."""
+
+    every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
+    adapted: bool = False  # also measure after one more local budget, at the end
+    target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
+
+
+class Callback(Protocol):
+    """Told of every round; a true answer ends the run early. ``close`` comes last, also after an error."""
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool: ...
+
+    def close(self, state: State) -> None: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a run."""
+
+    method: Method
+    state: State
+    rows: list[Row]  # the long table
+    metrics: dict[str, float]  # the last value of each number about the whole federation
+
+
+def run(
+    method: Method | str,
+    task: Task,
+    rounds: int,
+    evaluation: Evaluation | None = None,
+    callbacks: Iterable[Callback] = (),
+    resume: tuple[State, list[Row]] | None = None,
+) -> Result:
+    """Trains and evaluates; with ``resume`` (a state and the rows before it), continues to the identical
+    end."""
+    method = Method.parse(method) if isinstance(method, str) else method
+    evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
+    task = task.for_method(method)
+    profile, engine = task.profile(method), LoopEngine(task)
+    state, table = resume or (start(method, task, profile), [])
+    table = list(table)
+    try:
+        while state.round < rounds:
+            state, report = step(method, state, task, profile, engine)
+            rows, last = round_rows(report, state, task), state.round == rounds
+            if last or state.round % evaluation.every == 0:
+                rows += evaluation_rows(method, state, task, engine, clients=last)
+            if last and evaluation.adapted:
+                rows += adapted_rows(method, state, task, profile, engine)
+            if last and evaluation.target is not None:
+                rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
+            table += rows
+            wishes = [callback.after_round(state, report, rows) for callback in callbacks]
+            if any(wishes):
+                break
+    finally:
+        for callback in callbacks:
+            callback.close(state)
+    return Result(method, state, table, final_metrics(table))
+
+
+def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
+    """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
+    return {row.key: row.value for row in rows if not row.client}
+
+
+def _target_row(number: int, rows: Sequence[Row], target: float) -> Row:
+    curve = [(row.round, row.value) for row in rows if row.key == "global.accuracy"]
+    when, accuracy = zip(*curve, strict=True)
+    return Row(number, "run", "", "", "rounds_to_target", metrics.rounds_to_target(accuracy, target, when))

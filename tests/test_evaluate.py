@@ -1,0 +1,242 @@
+"""The scopes of evaluation, on a federation small enough to count by hand.
+
+An example is one of three signs (a one-hot vector), the model a 3 x 3 table of logits: ``identity`` answers a
+sign with its own class, ``shifted`` with the class before it. Test samples, as sign -> label:
+
+======== =============================== ================= =================
+client   test samples                    right: identity   right: shifted
+======== =============================== ================= =================
+0        0->0  0->0  0->0  2->1          3 of 4            1 of 4 (2->1)
+1        2->2  2->0                      1 of 2            0 of 2
+2        none                            -                 -
+3        1->0                            0 of 1            1 of 1
+======== =============================== ================= =================
+"""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedcohort import evaluate
+from fedcohort.core.flat import Weights
+from fedcohort.core.loop import Report
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.state import Group, State
+from fedcohort.core.task import Task
+from fedcohort.data import Federation, Split
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.evaluate import Row
+from fedcohort.runner import Evaluation, final_metrics, run
+
+SURE = 2.0  # the logit of the answer; the others are 0
+TEST = [[(0, 0), (0, 0), (0, 0), (2, 1)], [(2, 2), (2, 0)], [], [(1, 0)]]
+TRAIN = [[(0, 1), (1, 1), (2, 2)], [(2, 0)], [(1, 1)], [(1, 0), (1, 0)]]
+
+identity = torch.eye(3) * SURE
+shifted = identity.roll(-1, dims=0)  # row = class, column = sign: class 0 answers sign 1
+
+
+def split(samples: list[list[tuple[int, int]]]) -> Split:
+    flat = [pair for client in samples for pair in client]
+    x, y = torch.eye(3)[[sign for sign, _ in flat]], torch.tensor([label for _, label in flat])
+    ends = np.cumsum([0, *map(len, samples)])
+    return Split.of(x, y, [np.arange(a, b) for a, b in pairwise(ends)])
+
+
+def federation(truth: Tensor | None = None, train: list[list[tuple[int, int]]] = TRAIN) -> Federation:
+    names = ("north", "east", "south", "west")
+    return Federation(
+        split(train), split([[]] * 3 + [[(0, 0)]]), split(TEST), ("a", "b", "c"), names, truth, {}
+    )
+
+
+def task_of(data: Federation, local: Local | None = None) -> Task:
+    return Task.of(data, lambda: nn.Linear(3, 3, bias=False), cohort=4, local=local or Local())
+
+
+def group_of(table: Tensor) -> Group:
+    return Group(Weights(table.flatten(), torch.zeros(0)), {}, {})
+
+
+def state_of(*tables: Tensor, group: tuple[int, ...] = (0, 0, 0, 0), **rest: object) -> State:
+    grouping = {"group": torch.tensor(group)}
+    return State(7, tuple(map(group_of, tables)), grouping, **rest)  # type: ignore[arg-type]
+
+
+def measured(state: State, method: str = "fedavg", data: Federation | None = None) -> dict[str, float]:
+    task = task_of(data or federation())
+    rows = evaluate.evaluation_rows(Method.parse(method), state, task, LoopEngine(task), clients=False)
+    assert {row.round for row in rows} == {7}
+    return final_metrics(rows)
+
+
+def test_one_model() -> None:
+    """``identity`` gives the right answer to 4 of 7 samples: (3, 1, -, 0) of (4, 2, -, 1)."""
+    got = measured(state_of(identity))
+    right = math.log(1 + 2 * math.exp(-SURE))  # the loss of a right answer; a wrong one costs SURE more
+    expected = {
+        "global.accuracy": 4 / 7,
+        "global.accuracy[a]": 3 / 5,
+        "global.accuracy[b]": 0,
+        "global.accuracy[c]": 1,
+        "global.balanced_accuracy": (3 / 5 + 0 + 1) / 3,
+        "global.loss": right + 3 / 7 * SURE,
+        "personal.accuracy": (3 / 4 + 1 / 2 + 0) / 3,
+        "personal.balanced_accuracy": ((1 + 0) / 2 + (1 + 0) / 2 + 0) / 3,
+        "personal.worst_accuracy": 0,
+        "personal.loss": right + (1 / 4 + 1 / 2 + 1) / 3 * SURE,
+        "ad": (1 / 4 + 1 / 2 + 1) / 3,
+        "sdad": math.sqrt((1 / 16 + 1 / 4 + 1) / 3 - (7 / 12) ** 2),
+        "groups": 1,
+    }
+    assert got == pytest.approx(expected)
+
+
+def test_each_group_is_served_by_its_own_model() -> None:
+    """East and west get ``shifted``: (3, 0, -, 1) right of (4, 2, -, 1)."""
+    got = measured(state_of(identity, shifted, group=(0, 1, 0, 1)))
+    assert got["global.accuracy"] == pytest.approx(4 / 7)
+    assert got["personal.accuracy"] == pytest.approx((3 / 4 + 0 + 1) / 3)
+    assert got["groups"] == 2
+
+
+def test_a_personal_model_serves_its_client_and_the_common_start_the_others() -> None:
+    """Only west has trained alone: (3, 1, -, 1) right of (4, 2, -, 1)."""
+    west = {3: {"params": shifted.flatten(), "buffers": torch.zeros(0)}}
+    assert measured(state_of(identity, clients=west), "local_only")["global.accuracy"] == pytest.approx(5 / 7)
+    assert measured(state_of(identity, clients=west))["global.accuracy"] == pytest.approx(4 / 7)
+    north = {0: {"params": identity.flatten(), "buffers": torch.zeros(0)}}  # answered once
+    assert measured(state_of(shifted, clients=north), "local_only")["global.accuracy"] == pytest.approx(4 / 7)
+
+
+def test_without_any_test_sample_nothing_is_claimed() -> None:
+    data = federation()
+    nobody = replace(data.test, index=data.test.index[:0], offsets=torch.zeros(5, dtype=torch.int64))
+    got = measured(state_of(identity), data=replace(data, test=nobody))
+    of_global = ("global.accuracy", "global.accuracy[a]", "global.balanced_accuracy")
+    of_clients = ("personal.accuracy", "personal.worst_accuracy", "ad", "sdad")
+    assert all(math.isnan(got[key]) for key in (*of_global, *of_clients))
+
+
+def test_rows_of_clients_name_client_and_group() -> None:
+    task = task_of(federation())
+    state = state_of(identity, shifted, group=(0, 1, 0, 1))
+    method = Method.parse("fedavg")
+    rows = evaluate.evaluation_rows(method, state, task, LoopEngine(task), clients=True)
+    mine = {(row.client, row.group, row.metric): row.value for row in rows if row.client}
+    assert mine[("north", "0", "accuracy")] == 3 / 4
+    assert mine[("north", "0", "test_size")] == 4
+    assert mine[("west", "1", "accuracy")] == 1
+    assert math.isnan(mine[("south", "0", "accuracy")])
+    assert len(mine) == 8
+    assert "personal.accuracy" in final_metrics(rows)
+    assert final_metrics(rows)["personal.accuracy"] == pytest.approx(7 / 12)  # not the last client's
+
+
+def test_groups_are_compared_with_the_truth() -> None:
+    """Groups 0101 and truth 0011 agree on the pairs (0, 3) and (1, 2): 2 of 6.
+
+    Adjusted for chance: no pair is together in both, 2 * 2 / 6 are expected, at most 2 possible:
+    (0 - 2/3) / (2 - 2/3) = -1/2.
+    """
+    truth = torch.tensor([0, 0, 1, 1])
+    got = measured(state_of(identity, shifted, group=(0, 1, 0, 1)), data=federation(truth))
+    assert got["rand"] == pytest.approx(2 / 6)
+    assert got["adjusted_rand"] == pytest.approx(-1 / 2)
+    assert "rand" not in measured(state_of(identity, shifted, group=(0, 1, 0, 1)))
+
+
+def test_groups_are_compared_with_the_labels() -> None:
+    """Label shares by size are (1, 0, 0) in group 0 and (1/2, 1/2, 0) in group 1: perfectly apart."""
+    train = [[(0, 0)], [(0, 0), (1, 2)], [(2, 1), (2, 1)], [(1, 1), (1, 2)]]
+    got = measured(state_of(identity, shifted, group=(0, 1, 0, 1)), data=federation(train=train))
+    assert got["was"] == pytest.approx(1)
+    assert got["wadb"] == pytest.approx(0)
+    mixed = measured(state_of(identity, shifted, group=(0, 0, 1, 1)), data=federation(train=train))
+    assert mixed["was"] < 0
+    assert "was" not in measured(state_of(identity))
+
+
+def test_adapted_is_one_more_local_budget() -> None:
+    """By hand: a full-batch step of each client from the model that serves it, at the round's rate."""
+    local = Local(lr=8.0, decay=0.5, decay_every=7, batch=10)  # after 7 rounds: 4.0
+    task, state = task_of(federation(), local), state_of(identity, shifted, group=(0, 1, 0, 1))
+    method = Method.parse("fedavg")
+    engine, profile = LoopEngine(task), task.profile(method)
+    models = {int(client): w.params for w, client in evaluate.adapt(method, state, task, profile, engine)}
+    right = []
+    for client, served in enumerate([identity, shifted, identity, shifted]):
+        x, y = task.federation.train.examples(client)
+        table = served.clone().requires_grad_()
+        F.cross_entropy(x @ table.T, y).backward()
+        expected = (served - 4.0 * table.grad).detach()
+        torch.testing.assert_close(models[client].reshape(3, 3), expected)
+        x, y = task.federation.test.examples(client)
+        right.append(((x @ expected.T).argmax(1) == y).float().mean().item())
+    rows = evaluate.adapted_rows(method, state, task, profile, engine)
+    got = final_metrics(rows)
+    assert set(got) == {f"adapted.{m}" for m in ("accuracy", "balanced_accuracy", "worst_accuracy", "loss")}
+    assert got["adapted.accuracy"] == pytest.approx(np.mean([right[0], right[1], right[3]]))
+    assert got["adapted.accuracy"] != pytest.approx((3 / 4 + 0 + 1) / 3)  # or nothing was adapted
+
+
+def test_who_cannot_adapt_keeps_its_model() -> None:
+    """West has test samples and nothing to train on: its one answer stays that of ``shifted``."""
+    train = [*TRAIN[:3], []]
+    task = task_of(federation(train=train), Local(lr=1e-9))
+    state = state_of(identity, shifted, group=(0, 1, 0, 1))
+    method = Method.parse("fedavg")
+    rows = evaluate.adapted_rows(method, state, task, task.profile(method), LoopEngine(task))
+    assert final_metrics(rows)["adapted.accuracy"] == pytest.approx((3 / 4 + 0 + 1) / 3)
+
+
+def test_rows_of_a_round() -> None:
+    """North, east and west were asked: labels 1 1 2, 0 and 0 0. East did not answer, west sent nonsense."""
+    ids = [torch.tensor(clients) for clients in ([0, 1, 3], [0], [1], [3])]
+    report = Report(6, *ids, loss=0.5)
+    state = state_of(identity, shifted, group=(0, 1, 0, 1), bytes_up=10, bytes_down=20)
+    rows = evaluate.round_rows(report, state, task_of(federation()))
+    got = final_metrics(rows)
+    entropy = -(3 / 6 * math.log2(3 / 6) + 2 / 6 * math.log2(2 / 6) + 1 / 6 * math.log2(1 / 6))
+    told = {"cohort": 3, "lost": 1, "rejected": 1, "train_loss": 0.5, "bytes_up": 10, "bytes_down": 20}
+    assert got == pytest.approx({**told, "cohort_entropy": entropy})
+    trained = [(row.client, row.group, row.value) for row in rows if row.scope == "cohort"]
+    assert trained == [("north", "0", 1.0), ("east", "1", 0.0), ("west", "1", 0.0)]
+
+
+def test_when_to_evaluate_and_the_first_round_at_the_target() -> None:
+    task = task_of(federation(), Local(lr=2.0))
+    every = run("fedavg", task, 5, Evaluation(every=1))
+    curve = {row.round: row.value for row in every.rows if row.key == "global.accuracy"}
+    assert list(curve) == [1, 2, 3, 4, 5]
+    target = max(curve.values())
+    first = min(number for number, value in curve.items() if value >= target)
+    some = run("fedavg", task, 5, Evaluation(every=2, target=target))
+    seen = [row.round for row in some.rows if row.key == "global.accuracy"]
+    assert seen == [2, 4, 5]  # the last round always is
+    reached = [number for number in seen if curve[number] >= target]
+    assert some.metrics["rounds_to_target"] == (reached[0] if reached else math.inf)
+    assert run("fedavg", task, 5, Evaluation(target=target)).metrics["rounds_to_target"] == first
+    assert run("fedavg", task, 2, Evaluation(target=1.0)).metrics["rounds_to_target"] == math.inf
+    assert "rounds_to_target" not in every.metrics
+    assert not any(key.startswith("adapted") for key in every.metrics)
+
+
+def test_keys_name_the_scope_of_every_accuracy() -> None:
+    assert Row(1, "global", "", "", "accuracy", 0.5).key == "global.accuracy"
+    assert Row(1, "adapted", "", "", "loss", 0.5).key == "adapted.loss"
+    assert Row(1, "fairness", "", "", "ad", 0.5).key == "ad"
+
+
+def test_centralised_adapts_nobody_else() -> None:
+    """All rows are at client 0: the others' test samples are still answered, by the common model."""
+    task = task_of(federation(), Local(lr=1e-9))
+    result = run("centralised", task, 1, Evaluation(adapted=True))
+    assert result.metrics["adapted.accuracy"] == pytest.approx(result.metrics["personal.accuracy"])

@@ -1,0 +1,356 @@
+"""A run that was stopped anywhere and continued ends with the same bytes as one that was not.
+
+Stopped politely by a callback, by Ctrl-C at the worst moments, by a power cut at any write, and by
+``kill -9`` of the real program.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from fedcohort.comparison import ASKED, Outcome, carry_out, compare, prepare, resume
+from fedcohort.core.method import METHODS
+from fedcohort.core.state import State
+from fedcohort.errors import UserError
+from fedcohort.experiment import Experiment
+from fedcohort.record import Recorder
+from fedcohort.runner import Result, run
+from fedcohort.show import Silent
+
+KEPT = ("state.safetensors", "table.csv", "result.json")
+ROUNDS = 5
+SPLITTING = "fedgwc(tolerance=10.0, min_group=2)"  # every change is small enough: splits as soon as it may
+COMBINATIONS = (
+    f"scaffold+{SPLITTING}",
+    "fedlecc(loss_source='last_seen')+fedprox(mu=0.1)+fedavgm+clust_psi_pfl",
+    f"fedentopt+cafa+{SPLITTING}",
+)
+TABLE: dict[str, Any] = {
+    "rounds": ROUNDS,
+    "cohort": 4,
+    "data": {"source": "synthetic", "samples": 240, "classes": 4, "features": 5},
+    "partition": {"name": "dirichlet", "clients": 8, "alpha": 0.3, "min_size": 8},
+    "split": {"validation": 0.2},
+    "model": "logistic",
+    "local": {"batch": 8},
+    "faults": {"dropout": 0.25},
+    "evaluate": {"target": 0.5, "adapted": True},
+}
+
+
+def experiment(*methods: str, **changes: Any) -> Experiment:
+    return Experiment.of({**TABLE, "method": list(methods), **changes})
+
+
+class StopAfter:
+    """Ends a run early, politely or by Ctrl-C."""
+
+    def __init__(self, number: int, error: type[BaseException] | None = None) -> None:
+        self.number, self.error = number, error
+
+    def after_round(self, state: State, *_: Any) -> bool:
+        if state.round == self.number and self.error is not None:
+            raise self.error
+        return state.round == self.number
+
+    def close(self, state: State) -> None:
+        pass
+
+
+def go_on(
+    asked: Experiment, directory: Path, before: Sequence[Any] = (), after: Sequence[Any] = (), every: int = 2
+) -> Result:
+    """Runs the first method of an experiment in this directory, from wherever it stands."""
+    method, seed = asked.methods[0], asked.seeds[0]
+    task = asked.task(seed)
+    recorder = Recorder(directory, asked.table(method, seed), task.federation.fingerprint(), every)
+    restored = recorder.open()
+    callbacks = (*before, recorder, *after)
+    result = run(method, task, asked.rounds, asked.evaluation, callbacks, restored)
+    if result.state.round == asked.rounds:
+        recorder.finish(result.metrics)
+    return result
+
+
+def kept(directory: Path) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in KEPT}
+
+
+@pytest.mark.parametrize("method", [*METHODS.names(), SPLITTING, *COMBINATIONS])
+def test_stopped_and_continued_is_uninterrupted(method: str, tmp_path: Path) -> None:
+    asked = experiment(method)
+    whole = go_on(asked, tmp_path / "whole")
+    if "tolerance" in method:
+        assert whole.metrics["groups"] > 1  # or splits are not tested
+    for stop in (1, 2, 4):  # before, at and after a checkpoint of every second round
+        directory = tmp_path / str(stop)
+        assert go_on(asked, directory, after=[StopAfter(stop)]).state.round == stop
+        go_on(asked, directory)
+        assert kept(directory) == kept(tmp_path / "whole")
+
+
+def test_continued_after_every_round(tmp_path: Path) -> None:
+    asked = experiment(COMBINATIONS[0])
+    go_on(asked, tmp_path / "whole")
+    for stop in range(1, ROUNDS + 1):
+        go_on(asked, tmp_path / "parts", after=[StopAfter(stop)])
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("moment", ["before the rows are written", "amid the rows", "after the rows"])
+def test_ctrl_c_loses_at_most_the_round_it_hits(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = experiment(COMBINATIONS[0])
+    go_on(asked, tmp_path / "whole")
+    stop = StopAfter(3, KeyboardInterrupt)
+    before, after = ([stop], []) if moment.startswith("before") else ([], [stop])
+    if moment == "amid the rows":
+        write = Recorder._write
+
+        def half(self: Recorder, rows: Sequence[Any]) -> None:
+            write(self, rows[: len(rows) // 2 if rows[0][0] == 3 else None])
+            if rows[0][0] == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Recorder, "_write", half)
+    with pytest.raises(KeyboardInterrupt):
+        go_on(asked, tmp_path / "run", before, after)
+    monkeypatch.undo()
+    lost = 0 if moment.startswith("after") else 1
+    again = Rounds()
+    go_on(asked, tmp_path / "run", after=[again])
+    assert again.seen == list(range(4 - lost, ROUNDS + 1))
+    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+
+
+class Rounds:
+    """Notes which rounds were trained."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def after_round(self, state: State, *_: Any) -> bool:
+        self.seen.append(state.round)
+        return False
+
+    def close(self, state: State) -> None:
+        pass
+
+
+class PowerCutError(BaseException):
+    """Nothing reaches the disk any more."""
+
+
+def test_power_cut_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine goes off before the n-th flush or rename, for every n."""
+    asked = experiment("scaffold", rounds=3)
+    go_on(asked, tmp_path / "whole", every=1)
+    fsync, replace = os.fsync, Path.replace
+    n, done = 0, False
+    while not done:
+        left = n
+
+        def spend() -> None:
+            nonlocal left
+            if left == 0:
+                raise PowerCutError
+            left -= 1
+
+        monkeypatch.setattr(os, "fsync", lambda handle: (spend(), fsync(handle))[1])
+        monkeypatch.setattr(Path, "replace", lambda path, target: (spend(), replace(path, target))[1])
+        directory = tmp_path / f"cut{n}"
+        try:
+            go_on(asked, directory, every=1)
+            done = True
+        except PowerCutError:
+            monkeypatch.undo()
+            go_on(asked, directory, every=1)
+        monkeypatch.undo()
+        assert kept(directory) == kept(tmp_path / "whole"), f"cut before write {n}"
+        n += 1
+    assert n > 15  # five writes for each checkpoint
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut short", "emptied", "gone"])
+def test_damaged_checkpoint_gives_way_to_the_one_before(damage: str, tmp_path: Path) -> None:
+    asked = experiment("scaffold")
+    go_on(asked, tmp_path / "whole", every=1)
+    directory = tmp_path / "run"
+    go_on(asked, directory, after=[StopAfter(3)], every=1)
+    spoil(directory / "state.safetensors", damage)
+    trained = Rounds()
+    go_on(asked, directory, after=[trained], every=1)
+    assert trained.seen == [3, 4, 5]
+    assert kept(directory) == kept(tmp_path / "whole")
+
+
+def spoil(path: Path, damage: str) -> None:
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "flipped":
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # the last bit of the last tensor
+    else:
+        path.write_bytes(data[: len(data) // 2] if damage == "cut short" else b"")
+
+
+def test_two_damaged_checkpoints_are_an_error_that_touches_nothing(tmp_path: Path) -> None:
+    asked = experiment("fedavg")
+    go_on(asked, tmp_path, after=[StopAfter(3)], every=1)
+    for name in ("state.safetensors", "state.previous.safetensors"):
+        spoil(tmp_path / name, "flipped")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match=r"state.safetensors and state.previous.safetensors cannot be read"):
+        go_on(asked, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_run_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
+    """As left by a kill at any time before the first checkpoint."""
+    asked = experiment("fedavg")
+    go_on(asked, tmp_path / "whole")
+    go_on(asked, tmp_path / "early", after=[StopAfter(1)])
+    (tmp_path / "early" / "state.safetensors").unlink()
+    go_on(asked, tmp_path / "early")
+    (tmp_path / "earlier").mkdir()
+    go_on(asked, tmp_path / "earlier")
+    assert kept(tmp_path / "early") == kept(tmp_path / "earlier") == kept(tmp_path / "whole")
+
+
+def test_changed_settings_are_named(tmp_path: Path) -> None:
+    go_on(experiment("fedavg"), tmp_path, after=[StopAfter(2)])
+    with pytest.raises(UserError, match=r"local.lr is 0.5 here and 0.05 there"):
+        go_on(experiment("fedavg", local={"batch": 8, "lr": 0.5}), tmp_path)
+    text = (tmp_path / "config.toml").read_text()
+    (tmp_path / "config.toml").write_text(text.replace("rounds = 5", "rounds = 6"))
+    for again in (lambda: resume(tmp_path, Silent()), lambda: go_on(experiment("fedavg"), tmp_path)):
+        with pytest.raises(UserError, match=r"rounds is . here and . there"):
+            again()
+
+
+def test_changed_settings_of_a_complete_run_are_named(tmp_path: Path) -> None:
+    """Not answered with the old numbers."""
+    go_on(experiment("fedavg"), tmp_path)
+    text = (tmp_path / "config.toml").read_text()
+    (tmp_path / "config.toml").write_text(text.replace("rounds = 5", "rounds = 6"))
+    with pytest.raises(UserError, match="rounds is 6 here and 5 there"):
+        resume(tmp_path, Silent())
+
+
+def test_changed_data_are_noticed(tmp_path: Path) -> None:
+    """The settings are the same, the file they name is not."""
+    rows = [f"{i % 7},{i % 5},{i % 2}" for i in range(60)]
+    file = tmp_path / "patients.csv"
+    data = {"source": "table", "path": str(file), "label": "outcome"}
+    deal = {"name": "iid", "clients": 4}
+    file.write_text("\n".join(["age,dose,outcome", *rows]))
+    go_on(experiment("fedavg", data=data, partition=deal), tmp_path / "run", after=[StopAfter(2)])
+    from fedcohort.experiment import _cached_federation
+
+    _cached_federation.cache_clear()
+    file.write_text("\n".join(["age,dose,outcome", *rows[:-1], "9,9,1"]))
+    with pytest.raises(UserError, match="the data changed since the run was started"):
+        go_on(experiment("fedavg", data=data, partition=deal), tmp_path / "run")
+
+
+def test_a_table_that_lost_rows_is_noticed(tmp_path: Path) -> None:
+    go_on(experiment("fedavg"), tmp_path, after=[StopAfter(2)])
+    table = tmp_path / "table.csv"
+    table.write_bytes(table.read_bytes()[:-10])
+    with pytest.raises(UserError, match=r"table\.csv is shorter than its checkpoint says"):
+        go_on(experiment("fedavg"), tmp_path)
+
+
+class StopAt(Silent):
+    """Ctrl-C at the start of the n-th run."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def begin(self, *about: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().begin(*about)
+
+
+def test_a_comparison_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    """Complete runs stay untouched; those that had not begun are run too."""
+    asked = experiment("fedavg", SPLITTING, seeds=[0, 1])
+    home, outcomes = compare(asked, tmp_path / "whole", Silent())
+    plan = prepare(asked, tmp_path / "stopped")
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(plan, StopAt(3))
+    assert [job.directory.exists() for job in plan.jobs] == [True, True, True, False]
+    assert plan.open == 2
+    first = plan.jobs[0].directory / "table.csv"
+    touched = first.stat().st_mtime_ns
+    again = resume(plan.home, Silent())
+    assert first.stat().st_mtime_ns == touched
+    assert [outcome.metrics for outcome in again] == [outcome.metrics for outcome in outcomes]
+    assert everything(plan.home) == everything(home)
+
+
+def everything(home: Path) -> dict[str, bytes]:
+    """The asked-for results of all runs below a directory."""
+    found = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in home.glob("*/*")}
+    return {key: data for key, data in found.items() if key.rpartition("/")[2] in KEPT}
+
+
+def test_a_directory_can_move_before_it_is_resumed(tmp_path: Path) -> None:
+    asked = experiment("fedavg")
+    plan = prepare(asked, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(plan, StopAt(1))
+    moved = shutil.move(plan.home, tmp_path / "elsewhere")
+    (outcome,) = resume(Path(moved), Silent())
+    assert isinstance(outcome, Outcome)
+    assert outcome.directory.parent == tmp_path / "elsewhere"
+
+
+def test_kill_minus_nine(tmp_path: Path) -> None:
+    """The real program, killed at random moments of its work."""
+    table = {**TABLE, "rounds": 60, "method": [COMBINATIONS[0], "fedlecc"], "evaluate": {"every": 4}}
+    (tmp_path / "e.toml").write_text(tomli_w.dumps(table))
+    program = [sys.executable, "-m", "fedcohort.cli", "run", "--quiet"]
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    anew = [*program, str(tmp_path / "e.toml"), "--out"]
+    subprocess.run([*anew, str(whole)], check=True, capture_output=True, timeout=120)
+
+    draw, kills, command = random.Random(7), 0, [*anew, str(out)]
+    while kills < 3:
+        before = progress(out)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait(lambda process=process, before=before: progress(out) != before or process.poll() is not None)
+        time.sleep(draw.uniform(0, 0.25))
+        process.kill()
+        if process.wait() == 0:
+            break
+        kills, command = kills + 1, [*program, "--resume", str(out / "e-001")]
+    assert kills >= 2  # or the run is too short for this test
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert everything(out / "e-001") == everything(whole / "e-001")
+    assert len(everything(out / "e-001")) == 2 * len(KEPT)
+
+
+def progress(out: Path) -> list[int]:
+    """Changes as soon as a run begins or goes on."""
+    found = [*out.glob(f"*/{ASKED}"), *out.glob("*/*/table.csv")]
+    return [path.stat().st_mtime_ns for path in found]
+
+
+def wait(condition: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
