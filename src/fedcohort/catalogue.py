@@ -1,0 +1,70 @@
+"""What ``fedcohort methods`` says of each method, read off its file."""
+
+import ast
+import inspect
+import sys
+from typing import Any
+
+from fedcohort.core.method import DEFAULTS, METHODS, roles_of
+from fedcohort.core.parts import USES
+from fedcohort.core.settings import settings_of
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Everything about one method, ready for JSON."""
+    cls = METHODS.get(name)
+    part = cls()
+    story = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    paper, _, remarks = story.partition("\n\n")
+    return {
+        "name": name,
+        "roles": roles_of(cls),
+        "default_for": [role for role, default in DEFAULTS.items() if default == name],
+        "title": " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split()),
+        "paper": " ".join(paper.split()),
+        "remarks": " ".join(remarks.split()),
+        "parameters": [
+            {**setting._asdict(), "about": remarks_on(cls).get(setting.name, "")}
+            for setting in settings_of(cls)
+        ],
+        "needs": {use: USES[use] for use in sorted(part.uses())},
+        "sends": sends(name),
+        "file": inspect.getsourcefile(cls),
+    }
+
+
+def remarks_on(cls: type) -> dict[str, str]:
+    """The comment behind each field of a class: the one place where a parameter is explained."""
+    lines = inspect.getsource(cls).splitlines()
+    (definition,) = ast.parse("\n".join(lines)).body
+    assert isinstance(definition, ast.ClassDef)
+    remarks = {}
+    for field in definition.body:
+        if isinstance(field, ast.AnnAssign) and field.end_lineno is not None:
+            tail = lines[field.end_lineno - 1][field.end_col_offset :]
+            remarks[ast.unparse(field.target)] = tail.partition("#")[2].strip()
+    return remarks
+
+
+def sends(name: str) -> str:
+    """What travels each round, in words."""
+    cls = METHODS.get(name)
+    part = cls()
+    if part.pooled:
+        return "all training data, once"
+    if part.silent:
+        return "nothing"
+    wire = {
+        "counts": "4 bytes per class and client up, once",
+        "losses": "the model down to each polled client and 4 bytes up",
+        "loss": "4 bytes more up per client",
+        "trace": "4 bytes more up per local step",
+        "steps": "4 bytes more up per client",
+        "cross_accuracy": "every cohort member's model down to every other, 4 bytes up per pair",
+    }
+    extra = [wire[use] for use in wire if use in part.uses()]
+    return "; ".join(["the model down and its update up", *filter(None, [part.also_sends]), *extra])
+
+
+def catalogue() -> list[dict[str, Any]]:
+    return [describe(name) for name in METHODS.names()]

@@ -1,0 +1,112 @@
+"""``fedcohort new method``: a method file that already runs, and the start of its equation test."""
+
+import keyword
+from pathlib import Path
+
+from fedcohort.core.method import METHODS
+from fedcohort.core.parts import ROLES
+from fedcohort.core.settings import nearest
+from fedcohort.errors import UserError
+
+HEAD = '''"""{title}: authors, "title of the paper", venue. URL"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+{imports}
+
+
+@register
+@dataclass(frozen=True)
+class {title}({role}):
+    """One sentence that a reader of the paper recognises."""
+
+'''
+
+SELECTOR = """    spread: Annotated[float, at_least(0)] = 1.0  # how strongly large clients are favoured
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        odds = now.profile.size[now.members].double() ** self.spread
+        order = torch.multinomial(odds, now.cohort, generator=now.generator("select"))
+        return now.members[order]
+"""
+
+OBJECTIVE = """    mu: Annotated[float, at_least(0)] = 0.1  # strength of the pull towards the sent model
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor(pull=self.mu)
+"""
+
+AGGREGATOR = """    power: Annotated[float, at_least(0)] = 0.5  # 1 weighs clients by samples, 0 evenly
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        shares = updates.shares**self.power
+        return shares / shares.sum()
+"""
+
+GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt to so many models by size
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        rank = profile.size.argsort().argsort()
+        return {"group": rank * min(self.groups, len(rank)) // len(rank)}
+"""
+
+PARTS = "from fedcohort.core.parts import"
+FILES = {
+    "selector": (SELECTOR, f"{PARTS} Ids, Memory, Round, Selector", "torch", ""),
+    "objective": (OBJECTIVE, f"{PARTS} Anchor, Objective, View", "", ""),
+    "aggregator": (AGGREGATOR, f"{PARTS} Aggregator, Memory, Round, Updates", "tensor", ""),
+    "grouping": (GROUPING, f"{PARTS} Grouping, Memory", "", "from fedcohort.core.profile import Profile"),
+}
+
+TEST = '''"""{title} against numbers derived by hand, and against the contract that every method keeps."""
+
+import {name}  # noqa: F401 (registers the method)
+
+from fedcohort.testing import check_method
+
+
+def test_contract():
+    check_method("{name}")
+
+
+def test_equation():
+    """Derive here what one round must give, then assert it."""
+'''
+
+
+def write_method(name: str, role: str, directory: Path) -> list[Path]:
+    """Writes ``name.py`` and ``test_name.py``; refuses to overwrite anything."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
+        raise UserError(f"'{name}' cannot be a method's name: use lower-case letters, digits and _")
+    if name in METHODS.names():
+        raise UserError(f"there is a method called '{name}' already: choose another name")
+    if role not in FILES:
+        raise UserError(f"--role: unknown role '{role}'{nearest(role, ROLES)}")
+    paths = [directory / f"{name}.py", directory / f"test_{name}.py"]
+    for path in paths:
+        if path.exists():
+            raise UserError(f"{path} exists already and is left as it is: choose another name or --dir")
+    title = "".join(word.capitalize() for word in name.split("_"))
+    texts = [_method_text(title, role), TEST.format(title=title, name=name)]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to {directory}: {error.strerror}; choose another --dir") from None
+    return paths
+
+
+def _method_text(title: str, role: str) -> str:
+    body, parts, needs, profile = FILES[role]
+    tensor = ["from torch import Tensor", ""]
+    foreign = {"torch": ["import torch", *tensor], "tensor": tensor}
+    own = [
+        "from fedcohort.core.method import register",
+        parts,
+        *([profile] if profile else []),
+        "from fedcohort.core.settings import at_least",
+    ]
+    imports = "\n".join([*foreign.get(needs, []), *own])
+    return HEAD.format(title=title, role=role.capitalize(), imports=imports) + body
