@@ -1,0 +1,60 @@
+"""fedcohort: federated learning when clients' data differ.
+
+>>> import fedcohort as fc
+>>> federation = fc.federate(fc.load("digits"), fc.partitioner("dirichlet", clients=30, alpha=0.1))
+>>> task = fc.Task.of(federation, "mlp", {"widths": [64]}, local=fc.Local(lr=0.1, batch=16), cohort=6)
+>>> result = fc.run("fedlecc+fedprox(mu=0.01)", task, rounds=2)
+>>> sorted(result.metrics)[:2]
+['ad', 'adjusted_rand']
+
+Names are imported when they are first used, so that ``import fedcohort`` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fedcohort.core.faults import Faults
+    from fedcohort.core.method import Method, register
+    from fedcohort.core.parts import Aggregator, Grouping, Objective, Selector
+    from fedcohort.core.profile import Local, Privacy, Profile
+    from fedcohort.core.task import Task
+    from fedcohort.data import Dataset, Federation, SplitPlan, federate, load
+    from fedcohort.diagnosis import Diagnosis, diagnose, read_counts
+    from fedcohort.errors import UserError
+    from fedcohort.experiment import Experiment
+    from fedcohort.partition import partitioner
+    from fedcohort.runner import Evaluation, Result, run
+
+_HOMES = {
+    "fedcohort.core.faults": ["Faults"],
+    "fedcohort.core.method": ["Method", "register"],
+    "fedcohort.core.parts": ["Aggregator", "Grouping", "Objective", "Selector"],
+    "fedcohort.core.profile": ["Local", "Privacy", "Profile"],
+    "fedcohort.core.task": ["Task"],
+    "fedcohort.data": ["Dataset", "Federation", "SplitPlan", "federate", "load"],
+    "fedcohort.diagnosis": ["Diagnosis", "diagnose", "read_counts"],
+    "fedcohort.errors": ["UserError"],
+    "fedcohort.experiment": ["Experiment"],
+    "fedcohort.partition": ["partitioner"],
+    "fedcohort.runner": ["Evaluation", "Result", "run"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Aggregator", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation", "Grouping",
+    "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "SplitPlan", "Task",
+    "UserError", "diagnose", "federate", "load", "partitioner", "read_counts", "register", "run",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedcohort' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,279 @@
+"""The command line. Each command imports what it needs when it runs, so that ``--help`` is instant."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import click
+import typer
+
+from fedcohort.errors import UserError
+
+if TYPE_CHECKING:
+    from fedcohort.comparison import Outcome, Plan
+    from fedcohort.data import Federation
+    from fedcohort.experiment import Experiment
+
+ASKED_NOTHING = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 that was no error
+
+app = typer.Typer(
+    help="Federated learning when clients' data differ: diagnose, compare methods, add your own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
+app.add_typer(new_app, name="new")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Where run directories go; nothing there is overwritten.")
+]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The console script: a user's mistake is one sentence and exit code 2, never a traceback."""
+    try:
+        raise SystemExit(app(args=argv, standalone_mode=False))
+    except ASKED_NOTHING as help_:
+        print(help_.format_message())
+        raise SystemExit(2) from None
+    except UserError as mistake:
+        _refuse(str(mistake))
+    except click.ClickException as mistake:  # an unknown option, a missing argument
+        _refuse(mistake.format_message())
+
+
+def _refuse(mistake: str) -> NoReturn:
+    print(f"error: {' '.join(mistake.split())}", file=sys.stderr)
+    raise SystemExit(2) from None
+
+
+@app.command()
+def demo(out: Out = Path("runs"), as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Compare FedAvg and the systems of five papers on real handwritten digits (a minute or two, no
+    download)."""
+    from importlib.resources import files
+
+    from fedcohort.experiment import Experiment
+
+    experiment = Experiment.read(str(files("fedcohort") / "demo.toml"))
+    if not (as_json or quiet):
+        _introduce(experiment)
+    _compare(experiment, out, as_json, quiet)
+
+
+@app.command()
+def run(
+    experiment: Annotated[Path | None, typer.Argument(help="The experiment file, in TOML.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: --set local.lr=0.1 (repeatable).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the file's: --seeds 0,1,2.")] = None,
+    out: Out = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the run, or all runs, of this directory to the same end.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run every method of an experiment file with every seed and print a leaderboard.
+
+    [bold]Example[/bold]: fedcohort run experiment.toml --set rounds=20 --seeds 0,1,2
+    """
+    if resume is not None:
+        if experiment or overrides or seeds is not None:
+            raise UserError(
+                "--resume continues a run exactly as it was: give no experiment, --set or --seeds"
+            )
+        from fedcohort.comparison import reopen
+
+        _carry_out(reopen(resume), as_json, quiet)
+        return
+    if experiment is None:
+        raise UserError(
+            "name an experiment file, or a run directory with --resume; 'fedcohort demo' needs neither"
+        )
+    from fedcohort.experiment import Experiment
+
+    changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
+    _compare(Experiment.read(experiment, changes), out, as_json, quiet)
+
+
+@app.command()
+def diagnose(
+    source: Annotated[
+        str,
+        typer.Argument(help="A table (CSV, Parquet), an experiment file (TOML) or a data source by name."),
+    ],
+    client: Annotated[str | None, typer.Option(help="The column that names the client.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For partitions and clustering.")] = 0,
+    all_clients: Annotated[
+        bool, typer.Option("--all", help="List every client, not only the most unusual.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """How skewed is this federation, who belongs with whom, and what to do about it.
+
+    [bold]Counts[/bold], one row per client, every other column a class:
+    fedcohort diagnose counts.csv --client site
+
+    [bold]Samples[/bold], one row each: fedcohort diagnose patients.csv --client hospital --label outcome
+
+    [bold]A partition[/bold]: fedcohort diagnose experiment.toml, or
+    fedcohort diagnose digits --partition "dirichlet(clients=30, alpha=0.1)"
+    """
+    from fedcohort.diagnosis import diagnose as diagnose_counts
+    from fedcohort.diagnosis import read_counts
+
+    if partition is not None or source.endswith(".toml"):
+        federation = _dealt(source, partition, seed)
+        names = federation.clients, federation.classes
+        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed)
+    else:
+        counts = read_counts(source, client, label)
+        diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)
+    if as_json:
+        print(json.dumps(diagnosis.to_dict()))
+    else:
+        from fedcohort.diagnosis.show import show
+        from fedcohort.show import results
+
+        show(diagnosis, results, all_clients)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method in full.")] = None, as_json: AsJson = False
+) -> None:
+    """List the methods: what each is for, its parameters, what it needs to know and what it sends."""
+    from fedcohort.catalogue import catalogue, describe
+
+    if as_json:
+        print(json.dumps(describe(name) if name else catalogue()))
+        return
+    from fedcohort.show import method_page, method_table, results
+
+    results.print(method_page(describe(name)) if name else method_table(catalogue()))
+    if not name:
+        results.print(
+            "Combine one of each role: fedlecc+fedprox(mu=0.01)+fedavgm+clust_psi_pfl", markup=False
+        )
+        results.print("One in full: fedcohort methods scaffold", markup=False)
+
+
+@new_app.command("method")
+def new_method(
+    name: Annotated[str, typer.Argument(help="Its name, which is also the name of its file.")],
+    role: Annotated[str, typer.Option(help="selector, objective, aggregator or grouping.")] = "objective",
+    directory: Annotated[Path, typer.Option("--dir", help="Where to write the file.")] = Path(),
+) -> None:
+    """Write a method's file and the start of its equation test, ready to run and to change."""
+    from fedcohort.scaffolding import write_method
+
+    for path in write_method(name, role, directory):
+        print(path)
+    print(f'Try it: put imports = ["{name}"] and [[method]] name = "{name}" into an experiment file.')
+
+
+def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
+    """The federation of an experiment file, or of a source and a partition given as text."""
+    from fedcohort.experiment import Experiment
+
+    if partition is None:
+        return Experiment.read(source).federation(seed)
+    from fedcohort.core.expression import parse
+    from fedcohort.data import federate, load
+    from fedcohort.partition import partitioner
+
+    (data, options), *more_data = parse(source)
+    (protocol, parameters), *more_protocols = parse(partition)
+    if more_data or more_protocols:
+        raise UserError("give one data source and one --partition: they cannot be added")
+    return federate(load(data, **options), partitioner(protocol, **parameters), seed=seed)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text}: write whole numbers with commas, like --seeds 0,1,2") from None
+
+
+def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) -> None:
+    from fedcohort.comparison import prepare
+    from fedcohort.show import messages
+
+    plan = prepare(experiment, out)
+    for note in () if as_json or quiet else experiment.notes:
+        messages.print(f"note: {note}", markup=False)
+    _carry_out(plan, as_json, quiet)
+
+
+def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
+    import torch
+
+    from fedcohort.comparison import carry_out
+    from fedcohort.show import messages
+
+    torch.set_num_threads(1)  # results must not depend on how many cores there are
+    watcher = _watcher(plan.open, as_json or quiet)
+    try:
+        outcomes = carry_out(plan, watcher)
+    except KeyboardInterrupt:
+        command = f"fedcohort run --resume {shlex.quote(str(plan.home))}"
+        print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        watcher.stop()
+    _report(outcomes, plan.experiment.rounds, as_json)
+    if not as_json:
+        messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)
+
+
+def _report(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
+    from fedcohort.comparison import rank
+    from fedcohort.show import SCOPES, leaderboard, results
+
+    standings = rank(outcomes)
+    if as_json:
+        runs = [outcome.to_dict() for outcome in outcomes]
+        print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
+        return
+    results.print(leaderboard(standings, rounds))
+    results.print(SCOPES, style="dim")
+
+
+def _introduce(experiment: "Experiment") -> None:
+    from fedcohort.diagnosis import diagnose as diagnose_counts
+    from fedcohort.show import results
+
+    federation = experiment.federation(experiment.seeds[0])
+    diagnosis = diagnose_counts(federation.counts.numpy(), federation.clients, federation.classes)
+    results.print(
+        f"{federation.num_clients} clients share {int(federation.counts.sum())} handwritten digits."
+    )
+    for sentence in diagnosis.verdict.sentences:
+        results.print(f"  {sentence}", markup=False)
+
+
+def _watcher(runs: int, silent: bool) -> Any:
+    from fedcohort.show import Bars, Lines, Silent, messages
+
+    if silent:
+        return Silent()
+    return Bars(runs) if messages.is_terminal else Lines(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What the terminal shows: progress while runs go on, the leaderboard, the list of methods."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedcohort.comparison import COLUMNS, Outcome, Standing
+from fedcohort.core.loop import Report
+from fedcohort.core.parts import ROLES
+from fedcohort.core.state import State
+from fedcohort.evaluate import Row
+from fedcohort.runner import Callback
+
+messages = Console(stderr=True, highlight=False)  # everything that is not a result
+results = Console(highlight=False)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        return _Quiet()
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class Lines(Silent):
+    """A line per run, for logs and pipes."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs, self.done = runs, 0
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        self.started = time.monotonic()
+        messages.print(
+            f"[{self.done + 1}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False
+        )
+        return _Quiet()
+
+    def end(self, outcome: Outcome) -> None:
+        self.done += 1
+        accuracy = outcome.metrics["global.accuracy"]
+        seconds = time.monotonic() - self.started
+        messages.print(f"    global accuracy {accuracy:.1%} after {seconds:.1f} s", markup=False)
+
+
+class Bars(Silent):
+    """Live bars: all runs, and the rounds of the present one with its accuracy so far."""
+
+    def __init__(self, runs: int) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=messages,
+            transient=True,
+        )
+        self.all = self.progress.add_task("runs", total=runs, note="")
+        self.progress.start()
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        self.task = self.progress.add_task(f"{method}, seed {seed}", total=rounds, note="")
+        return _Bar(self.progress, self.task)
+
+    def end(self, outcome: Outcome) -> None:
+        self.progress.remove_task(self.task)
+        self.progress.advance(self.all)
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+
+class _Quiet:
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        return False
+
+    def close(self, state: State) -> None:
+        pass
+
+
+class _Bar(_Quiet):
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self.progress, self.task = progress, task
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        accuracy = [row.value for row in rows if row.key == "global.accuracy"]
+        self.progress.update(self.task, completed=state.round)
+        if accuracy:
+            self.progress.update(self.task, note=f"global accuracy {accuracy[-1]:.1%}")
+        return False
+
+
+def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
+    """Mean ± standard deviation over seeds; the best of each column in bold."""
+    seeds = max(len(standing.seeds) for standing in standings)
+    spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
+    title = f"After {rounds} rounds ({spread})"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
+    best = {}
+    for key, title, more_is_better, _ in COLUMNS:
+        table.add_column(title, justify="right", no_wrap=True)
+        values = [round(standing.mean[key], 9) for standing in standings]
+        if more_is_better is not None and len(set(values)) > 1:
+            best[key] = max(values) if more_is_better else min(values)
+    for standing in standings:
+        cells = []
+        for key, _, _, kind in COLUMNS:
+            text = _cell(standing.mean[key], standing.std[key], kind, seeds > 1)
+            cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(standing.mean[key], 9) else text)
+        table.add_row(standing.method, *cells)
+    return table
+
+
+def method_table(entries: Sequence[dict[str, Any]]) -> Table:
+    """All methods, a line each, by role."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("method", no_wrap=True)
+    table.add_column("role")
+    table.add_column("what it does", ratio=4)
+    table.add_column("needs", ratio=1)
+    order = list(ROLES)
+    for entry in sorted(entries, key=lambda e: (order.index(e["roles"][0]), e["name"])):
+        roles = ",\n".join(f"{role}*" if role in entry["default_for"] else role for role in entry["roles"])
+        roles = "reference" if len(entry["roles"]) > 2 else roles
+        needs = ", ".join(use.replace("_", " ") for use in entry["needs"])
+        table.add_row(f"[bold]{entry['name']}[/bold]", roles, entry["title"], needs)
+    table.caption, table.caption_justify = "* the default of its role", "left"
+    return table
+
+
+def method_page(entry: dict[str, Any]) -> Group:
+    """One method in full."""
+    lines: list[Any] = [
+        f"[bold]{entry['name']}[/bold]  ({', '.join(entry['roles'])})",
+        Text(entry["title"]),
+        Text(entry["paper"], style="dim"),
+    ]
+    if entry["remarks"]:
+        lines += ["", Text(entry["remarks"])]
+    if entry["parameters"]:
+        table = Table("parameter", "default", "takes", "meaning", box=box.SIMPLE_HEAD, pad_edge=False)
+        for parameter in entry["parameters"]:
+            takes = f"{parameter['type']} {parameter['range']}".strip()
+            table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
+        lines += ["", table]
+    lines.append(Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}"))
+    return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
+
+
+SCOPES = (
+    "global: all test samples together, each answered by the model that serves its client. "
+    "personal: the mean over clients of the accuracy on their own test samples. "
+    "AD: the mean of |1 - accuracy| over clients."
+)
+
+
+def _cell(mean: float, std: float, kind: str, several: bool) -> str:
+    if kind == "percent":
+        return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
+    if kind == "megabytes":
+        return f"{mean / 1e6:.2f}"
+    if kind == "count":
+        return f"{mean:.1f}".removesuffix(".0")
+    return f"{mean:.3f}"

@@ -1,0 +1,47 @@
+"""What the tests of the command line share: a tiny experiment, and what a command leaves behind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+EXPERIMENT = """
+rounds = 2
+cohort = 3
+
+[data]
+source = "synthetic"
+samples = 120
+classes = 3
+features = 4
+
+[partition]
+name = "dirichlet"
+clients = 6
+alpha = 0.5
+min_size = 4
+
+[model]
+name = "logistic"
+
+[[method]]
+name = "fedprox"
+"""
+
+
+class Answer(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Answer]
+
+
+def contents(directory: Path) -> dict[str, bytes | None]:
+    """Every file below a directory with its bytes; None for directories."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in sorted(directory.rglob("*"))
+    }

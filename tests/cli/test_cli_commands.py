@@ -1,0 +1,189 @@
+"""The commands do what their help says: results on stdout, everything else on stderr, nothing overwritten."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_calls import Cli, contents
+
+from fedcohort.core.method import METHODS
+from fedcohort.core.parts import ROLES
+from fedcohort.experiment import Experiment
+
+TWO = ("--set", "method=['fedavg', 'clust_psi_pfl']")
+
+
+def runs(text: str) -> list[dict[str, Any]]:
+    return json.loads(text)["runs"]
+
+
+def test_run_prints_a_leaderboard_and_says_where_the_rest_is(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", *TWO)
+    assert answer.code == 0
+    assert re.search(r"fedavg +\d+\.\d%", answer.out)
+    assert re.search(r"clust_psi_pfl +\d+\.\d%", answer.out)
+    assert "[2/2] clust_psi_pfl, seed 0: 2 rounds" in answer.err
+    assert answer.err.endswith("Results: runs/e-001\n")
+
+
+def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", *TWO, "--seeds", "3,4", "--out", "out", "--json")
+    assert answer.code == 0
+    assert answer.err == ""
+    result = json.loads(answer.out)
+    assert set(result) == {"runs", "leaderboard"}
+    asked = [("fedavg", 3), ("clust_psi_pfl", 3), ("fedavg", 4), ("clust_psi_pfl", 4)]
+    assert [(entry["method"], entry["seed"]) for entry in result["runs"]] == asked
+    for entry in result["runs"]:
+        wanted = {"global.accuracy", "personal.accuracy", "ad", "sdad", "bytes_up", "bytes_down", "groups"}
+        assert wanted <= set(entry["metrics"])
+        kept = {path.name for path in Path(entry["dir"]).iterdir()}
+        assert kept == {"config.toml", "env.json", "table.csv", "state.safetensors", "result.json"}
+        assert json.loads((Path(entry["dir"]) / "result.json").read_text()) == entry["metrics"]
+
+
+def test_leaderboard_is_the_mean_over_seeds_best_first(cli: Cli, here: Path) -> None:
+    result = json.loads(cli("run", "e.toml", *TWO, "--seeds", "0,1", "--json").out)
+    accuracy: dict[str, list[float]] = {}
+    for entry in result["runs"]:
+        accuracy.setdefault(entry["method"], []).append(entry["metrics"]["global.accuracy"])
+    for standing in result["leaderboard"]:
+        a, b = accuracy[standing["method"]]
+        assert standing["mean"]["global.accuracy"] == pytest.approx((a + b) / 2)
+        assert standing["std"]["global.accuracy"] == pytest.approx(abs(a - b) / 2**0.5)  # of a sample of two
+    order = [standing["mean"]["global.accuracy"] for standing in result["leaderboard"]]
+    assert order == sorted(order, reverse=True)
+
+
+def test_a_target_never_reached_is_null_for_any_number_of_seeds(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", "--set", "evaluate.target=1.0", "--seeds", "0,1", "--json")
+    assert [entry["metrics"]["rounds_to_target"] for entry in runs(answer.out)] == [None, None]
+    assert json.loads(answer.out)["leaderboard"][0]["std"]["rounds_to_target"] is None
+
+
+def test_without_test_data_there_is_no_accuracy_but_a_run(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", *TWO, "--set", "split.test=0", "--json")
+    assert [entry["metrics"]["global.accuracy"] for entry in runs(answer.out)] == [None, None]
+    assert cli("run", "e.toml", *TWO, "--set", "split.test=0").code == 0
+
+
+def test_nothing_is_overwritten_and_runs_repeat_to_the_byte(cli: Cli, here: Path) -> None:
+    first = Path(runs(cli("run", "e.toml", "--json").out)[0]["dir"])
+    before = contents(first)
+    second = Path(runs(cli("run", "e.toml", "--json").out)[0]["dir"])
+    assert contents(first) == before
+    assert [first.parent.name, second.parent.name] == ["e-001", "e-002"]
+    after = contents(second)
+    assert {name for name in before if before[name] != after[name]} <= {"env.json"}
+
+
+def test_the_kept_config_is_an_experiment_that_gives_the_same_numbers(cli: Cli, here: Path) -> None:
+    (first,) = runs(cli("run", "e.toml", "--set", "local.lr=0.3", "--seeds", "5", "--json").out)
+    (again,) = runs(cli("run", f"{first['dir']}/config.toml", "--json").out)
+    assert again["metrics"] == first["metrics"]
+    assert again["seed"] == 5
+
+
+def test_set_reaches_settings_by_section_position_and_name(cli: Cli, here: Path) -> None:
+    changes = ["rounds=1", "local.lr=0.25", "method.0.mu=0.5", "method.fedprox.mu=0.75", "cohort=1.0"]
+    (entry,) = runs(cli("run", "e.toml", *(w for c in changes for w in ("--set", c)), "--json").out)
+    assert entry["method"] == "fedprox(mu=0.75)"
+    assert entry["metrics"]["cohort"] == 6  # a share of 1.0 is everybody; 1 would be one client
+    kept = Experiment.read(Path(entry["dir"]) / "config.toml")
+    assert (kept.rounds, kept.local.lr, kept.cohort) == (1, 0.25, 1.0)
+
+
+def test_choices_made_for_the_user_are_announced(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", "--set", "method=['fedavg', 'cafa']")
+    assert answer.err.startswith("note: cafa needs validation data: 20% of each client's")
+
+
+def test_resume_of_what_is_complete_changes_nothing(cli: Cli, here: Path) -> None:
+    first = json.loads(cli("run", "e.toml", *TWO, "--seeds", "0,1", "--json").out)
+    before = contents(here)
+    assert json.loads(cli("run", "--resume", "runs/e-001", "--json").out) == first
+    single = cli("run", "--resume", first["runs"][2]["dir"], "--json")
+    assert runs(single.out) == first["runs"][2:3]
+    assert contents(here) == before
+
+
+def test_a_name_cannot_lead_out_of_the_output_directory(cli: Cli, here: Path) -> None:
+    (entry,) = runs(cli("run", "e.toml", "--set", "name='../../x y'", "--json").out)
+    assert Path(entry["dir"]).parent == Path("runs/.._.._x_y-001")
+
+
+def test_quiet_says_only_the_result(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", "--quiet")
+    assert "fedprox" in answer.out
+    assert "rounds ..." not in answer.err
+
+
+def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Experiment.read
+    monkeypatch.setattr(Experiment, "read", lambda path: read(path, ["rounds=1", "seeds=[0]"]))
+    answer = cli("demo", "--json")
+    methods = {entry["method"].partition("(")[0] for entry in runs(answer.out)}
+    assert methods == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "fedgwc", "cafa"}
+    assert "30 clients share" in cli("demo").out
+
+
+def test_help_without_arguments(cli: Cli) -> None:
+    for words in ((), ("new",)):
+        answer = cli(*words)
+        assert "Usage: " in answer.out
+        assert answer.err == ""
+    assert cli("--help").code == 0
+
+
+def test_diagnose_counts_samples_and_partitions(cli: Cli, here: Path) -> None:
+    """The same federation, given as counts and as samples, gets the same diagnosis."""
+    table = {"north": [8, 1, 0], "south": [0, 6, 2], "west": [1, 1, 7]}
+    wide = "".join(f"{name},{a},{b},{c}\n" for name, (a, b, c) in table.items())
+    (here / "wide.csv").write_text("site,a,b,c\n" + wide)
+    long = "".join(f"{name},{'abc'[i]}\n" * n for name, row in table.items() for i, n in enumerate(row))
+    (here / "long.csv").write_text("site,label\n" + long)
+    counts = cli("diagnose", "wide.csv", "--client", "site", "--json")
+    samples = cli("diagnose", "long.csv", "--client", "site", "--label", "label", "--json")
+    assert counts.code == samples.code == 0
+    assert counts.err == samples.err == ""
+    assert json.loads(counts.out) == json.loads(samples.out)
+    assert "north" in counts.out
+    assert "north" in cli("diagnose", "wide.csv", "--client", "site", "--all").out
+
+
+def test_diagnose_deals_what_run_would_train_on(cli: Cli, here: Path) -> None:
+    experiment = json.loads(cli("diagnose", "e.toml", "--seed", "3", "--json").out)
+    source = "synthetic(samples=120, classes=3, features=4)"
+    protocol = "dirichlet(clients=6, alpha=0.5, min_size=4)"
+    by_name = cli("diagnose", source, "--partition", protocol, "--seed", "3", "--json")
+    assert json.loads(by_name.out) == experiment
+    assert json.loads(cli("diagnose", "e.toml", "--json").out) != experiment
+
+
+def test_methods_lists_every_method_once(cli: Cli) -> None:
+    listed = json.loads(cli("methods", "--json").out)
+    assert [entry["name"] for entry in listed] == METHODS.names()
+    assert all(entry["title"] and entry["paper"] and entry["roles"] and entry["sends"] for entry in listed)
+    text = cli("methods").out
+    assert all(name in text for name in METHODS.names())
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_methods_has_a_page_for_each(name: str, cli: Cli) -> None:
+    entry = json.loads(cli("methods", name, "--json").out)
+    page = cli("methods", name).out
+    assert page.startswith(f"{name}  (")
+    assert all(parameter["name"] in page for parameter in entry["parameters"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path) -> None:
+    name = f"my_{role}"  # each its own: Python imports a module once
+    answer = cli("new", "method", name, "--role", role)
+    assert answer.code == 0
+    assert (here / f"{name}.py").exists()
+    result = cli("run", "e.toml", "--set", f"imports=['{name}']", "--set", f"method=['{name}']", "--json")
+    assert result.err == ""
+    assert runs(result.out)[0]["method"] == name

@@ -1,0 +1,86 @@
+"""The command line as a program of its own: exit codes, pipes, Ctrl-C."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_calls import contents
+
+PROGRAM = [sys.executable, "-m", "fedcohort.cli"]
+SCRIPT = Path(sys.executable).with_name("fedcohort")
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="not installed here")
+def test_console_script_runs_an_experiment(here: Path) -> None:
+    done = subprocess.run([SCRIPT, "run", "e.toml", "--json"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert [run["method"] for run in json.loads(done.stdout)["runs"]] == ["fedprox"]
+
+
+def test_mistake_is_exit_code_two(here: Path) -> None:
+    before = contents(here)
+    done = call("run", "e.toml", "--set", "local.lr=x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: local.lr: 'x' is not a number\n"
+    assert contents(here) == before
+
+
+def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
+    """Like ``fedcohort methods | head -1``."""
+    done = subprocess.run(
+        f"{shlex.join(PROGRAM)} methods | true", shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+
+
+def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(here: Path) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "run", "e.toml", "--set", "rounds=2000", "--out", "my runs", "--json"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_rounds(here / "my runs", 25)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    said = "Stopped; nothing is lost. Continue with: fedcohort "
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+    table = next((here / "my runs").glob("*/*/table.csv"))
+    rows_before = table.read_text()
+    last = int(rows_before.splitlines()[-1].partition(",")[0])
+    going_on = shlex.split(err.removeprefix(said))
+    assert going_on == ["run", "--resume", "my runs/e-001"]
+    process = subprocess.Popen([*PROGRAM, *going_on], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_rounds(here / "my runs", last + 10)
+    finally:
+        process.kill()
+        process.wait()
+    assert table.read_text().startswith(
+        rows_before
+    )  # the stopped round was complete and nothing was done twice
+
+
+def wait_for_rounds(out: Path, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for table in out.glob("*/*/table.csv"):
+            lines = table.read_bytes()[-4000:].splitlines()[:-1]  # the last may be half written
+            if lines and (head := lines[-1].partition(b",")[0]).isdigit() and int(head) >= number:
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"round {number} did not come")
