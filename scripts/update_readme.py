@@ -1,0 +1,71 @@
+"""Puts real output into README.md: runs the commands it shows and replaces what stands between the markers.
+
+    .venv/bin/python scripts/update_readme.py
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+ROLES = ("selector", "objective", "aggregator", "grouping")
+
+
+def fedcohort(*words: str) -> str:
+    """What a command prints on a terminal of 80 columns."""
+    command = [sys.executable, "-m", "fedcohort.cli", *words]
+    environment = {**os.environ, "COLUMNS": "80"}
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    return "\n".join(line.rstrip() for line in out.rstrip().splitlines())
+
+
+def demo() -> str:
+    with tempfile.TemporaryDirectory() as out:
+        return console("make demo", fedcohort("demo", "--out", out))
+
+
+def diagnose() -> str:
+    partition = "dirichlet(clients=30, alpha=0.1)"
+    verdict = fedcohort("diagnose", "digits", "--partition", partition).split("\nFederation")[0]
+    return console(f'fedcohort diagnose digits --partition "{partition}"', f"{verdict}\n...")
+
+
+def methods() -> str:
+    entries = json.loads(fedcohort("methods", "--json"))
+    rows = ["| method | role | what it does |", "|---|---|---|"]
+    for entry in sorted(entries, key=lambda e: (ROLES.index(e["roles"][0]), e["name"])):
+        if len(entry["roles"]) <= 2:
+            role = ", ".join(entry["roles"]) + (" (default)" if entry["default_for"] else "")
+            title = entry["title"].replace("|", r"\|")
+            rows.append(f"| `{entry['name']}` | {role} | {title} |")
+    return "\n".join(rows)
+
+
+def example() -> str:
+    """What the Python example prints."""
+    code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    assert code is not None
+    out = subprocess.run([sys.executable, "-c", code[1]], capture_output=True, text=True, check=True).stdout
+    return f"```text\n{out.rstrip()}\n```"
+
+
+def console(command: str, output: str) -> str:
+    return f"```console\n$ {command}\n{output}\n```"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    for make in (demo, diagnose, methods, example):
+        marked = re.compile(rf"(<!-- {make.__name__} -->\n).*?(<!-- end -->)", re.S)
+        assert marked.search(text), f"README.md has no place for {make.__name__}"
+        new = make()
+        text = marked.sub(lambda found, new=new: f"{found[1]}{new}\n{found[2]}", text)
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
