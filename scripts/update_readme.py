@@ -1,6 +1,6 @@
 """Puts real output into README.md: runs the commands it shows and replaces what stands between the markers.
 
-    .venv/bin/python scripts/update_readme.py
+.venv/bin/python scripts/update_readme.py
 """
 
 import json

@@ -64,4 +64,3 @@ def test_a_new_method_runs_before_it_is_changed(elsewhere, role):
     importlib.import_module(f"my_{role}")
     for check in CHECKS:
         check(Method.parse(f"my_{role}"))
-
