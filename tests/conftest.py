@@ -1,10 +1,14 @@
 """What all tests share."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from fedcohort.core.method import METHODS
 
 torch.set_num_threads(1)  # tests run beside each other
 
@@ -27,3 +31,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDCOHORT_OFFLINE", "1")
     monkeypatch.delenv("FEDCOHORT_DATA", raising=False)
     return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory on the path whose methods are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(METHODS, "_classes", dict(METHODS._classes))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,6 @@ from fedcohort.testing import CHECKS, play, tiny_task
 
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 PARTNERS = [name for name in METHODS.names() if "aggregator" not in roles_of(METHODS.get(name))]
-
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """A directory on the path whose methods are forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(METHODS, "_classes", dict(METHODS._classes))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
-            del sys.modules[name]
 
 
 @pytest.fixture

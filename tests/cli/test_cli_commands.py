@@ -179,8 +179,8 @@ def test_methods_has_a_page_for_each(name: str, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path) -> None:
-    name = f"my_{role}"  # each its own: Python imports a module once
+def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: Path) -> None:
+    name = f"my_{role}"
     answer = cli("new", "method", name, "--role", role)
     assert answer.code == 0
     assert (here / f"{name}.py").exists()
