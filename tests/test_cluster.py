@@ -203,3 +203,12 @@ def test_bipartition_of_opposed_updates() -> None:
     assert labels.tolist() == [0, 0, 1, 1]
     np.testing.assert_allclose(ours, VECTORS["cfl1"], atol=1e-15)
     assert cluster.bipartition([[1.0]]).tolist() == [0]
+
+
+def test_optics_on_a_sample_finds_the_groups_of_all() -> None:
+    """Six tight groups of 100: half of the points is enough to place the others; an outlier stays alone."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(6, 8)) * 10
+    tight = np.repeat(centres, 100, axis=0) + rng.normal(size=(600, 8)) * 0.1
+    labels = cluster.optics_groups(np.vstack([tight, centres[:1] + 50]), min_samples=15, exact=300)
+    assert labels.tolist() == [*np.repeat(np.arange(6), 100).tolist(), 6]

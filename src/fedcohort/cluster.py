@@ -20,6 +20,8 @@ Labels = NDArray[np.int64]
 Metric = Literal["euclidean", "precomputed"]
 
 SAMPLE = 2000  # beyond this many distinct points the silhouette is the mean over a fixed sample of them
+EXACT = 3000  # beyond this many points OPTICS runs on a sample, and the others join their nearest neighbour
+STARTS, MANY = 10, 10_000  # K-means starts; a single one beyond MANY points
 
 
 class Choice(NamedTuple):
@@ -39,17 +41,17 @@ def relabel(labels: ArrayLike) -> Labels:
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
-def kmeans_groups(features: ArrayLike, groups: int, seed: int, n_init: int = 10) -> Labels:
+def kmeans_groups(features: ArrayLike, groups: int, seed: int) -> Labels:
     """K-means++ with ``groups`` centres, or as many as there are distinct rows."""
     points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
     if groups <= 1 or len(points) <= 1:
         return np.zeros(len(inverse), dtype=np.int64)
     with _reproducible():
-        return relabel(_kmeans(points, weights, min(groups, len(points)), seed, n_init)[inverse])
+        return relabel(_kmeans(points, weights, min(groups, len(points)), seed)[inverse])
 
 
 def kmeans_by_silhouette(
-    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9, n_init: int = 10
+    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9
 ) -> Choice:
     """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
 
@@ -65,7 +67,7 @@ def kmeans_by_silhouette(
     sample, distances = _sampled_distances(points, seed)
     with _reproducible():
         for k in range(2, most + 1):
-            labels = _kmeans(points, weights, k, seed, n_init)
+            labels = _kmeans(points, weights, k, seed)
             scores[k] = weighted_silhouette(distances, labels[sample], weights[sample])
             if best.k == 1 or scores[k] > scores[best.k] + tolerance:
                 best = Choice(labels, k, scores)
@@ -78,19 +80,58 @@ def optics_groups(
     xi: float = 0.05,
     max_eps: float = np.inf,
     metric: Metric = "euclidean",
+    exact: int = EXACT,
 ) -> Labels:
-    """OPTICS with the xi rule. ``points`` are vectors, or distances when ``metric="precomputed"``."""
-    from sklearn.cluster import OPTICS
+    """OPTICS with the xi rule. ``points`` are vectors, or distances when ``metric="precomputed"``.
 
+    Of more than ``exact`` vectors a fixed sample of that size is clustered. Each other point joins the
+    cluster of its nearest sampled point if it lies no farther from it than that cluster's members reach,
+    and is noise if not.
+    """
     table = np.asarray(points, dtype=np.float64)
     if len(table) < max(min_samples, 2):
         return np.arange(len(table))
     if not (table if metric == "precomputed" else table - table[0]).any():
         return np.zeros(len(table), dtype=np.int64)  # no density to compare
+    if metric == "precomputed" or len(table) <= exact:
+        return relabel(_optics(table, min_samples, xi, max_eps, metric)[0])
+    sample = np.sort(numpy_generator(0, "optics").choice(len(table), exact, replace=False))
+    labels, reach = _optics(table[sample], min_samples, xi, max_eps, metric)
+    nearest, distance = _nearest(table, table[sample])
+    extent = np.array(
+        [reach[(labels == k) & np.isfinite(reach)].max(initial=0.0) for k in range(labels.max() + 1)]
+    )
+    joined = labels[nearest]
+    limit = np.append(extent, 0.0)[joined]  # the last is for noise (-1), which nobody joins
+    everyone = np.where((joined >= 0) & (distance <= limit + 1e-12), joined, -1)
+    everyone[sample] = labels
+    return relabel(everyone)
+
+
+def _optics(
+    table: NDArray[np.float64], min_samples: int, xi: float, max_eps: float, metric: Metric
+) -> tuple[Labels, NDArray[np.float64]]:
+    """Labels, -1 for noise, and the reachability of each point."""
+    from sklearn.cluster import OPTICS
+
     with _reproducible(), np.errstate(divide="ignore", invalid="ignore"):  # duplicates lie at distance 0
-        return relabel(
-            OPTICS(min_samples=min_samples, xi=xi, max_eps=max_eps, metric=metric).fit_predict(table)
-        )
+        model = OPTICS(min_samples=min_samples, xi=xi, max_eps=max_eps, metric=metric).fit(table)
+    return model.labels_.astype(np.int64), model.reachability_
+
+
+def _nearest(table: NDArray[np.float64], sample: NDArray[np.float64]) -> tuple[Labels, NDArray[np.float64]]:
+    """The nearest row of ``sample`` for each row of ``table``, and how far it is."""
+    centre = sample.mean(axis=0)  # differences of small numbers lose less
+    targets = sample - centre
+    own = (targets**2).sum(axis=1)
+    found, distance = np.empty(len(table), dtype=np.int64), np.empty(len(table))
+    for start in range(0, len(table), 4096):
+        rows = table[start : start + 4096] - centre
+        squared = own - 2 * rows @ targets.T
+        best = squared.argmin(axis=1)
+        found[start : start + 4096] = best
+        distance[start : start + 4096] = np.sqrt(((rows - targets[best]) ** 2).sum(axis=1))
+    return found, distance
 
 
 def dbscan_groups(
@@ -182,14 +223,13 @@ def _distinct(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
     return features[first], count.astype(np.float64), inverse.reshape(-1)
 
 
-def _kmeans(
-    points: NDArray[np.float64], weights: NDArray[np.float64], k: int, seed: int, n_init: int
-) -> Labels:
+def _kmeans(points: NDArray[np.float64], weights: NDArray[np.float64], k: int, seed: int) -> Labels:
     from sklearn.cluster import KMeans
 
     if k == len(points):
         return np.arange(k)
-    model = KMeans(k, n_init=n_init, random_state=_state(seed, "kmeans"))
+    starts = STARTS if len(points) <= MANY else 1
+    model = KMeans(k, n_init=starts, random_state=_state(seed, "kmeans"))
     return model.fit_predict(points, sample_weight=weights).astype(np.int64)
 
 

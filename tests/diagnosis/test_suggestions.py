@@ -78,6 +78,6 @@ def test_empty_clients_belong_to_no_group() -> None:
         assert sum(suggestion.sizes) == len(B)
 
 
-def test_density_is_left_out_of_very_large_federations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "DENSITY_LIMIT", 5)
-    assert [suggestion.reading for suggestion in suggest_groups(B, 0, None)] == ["clust_psi_pfl"]
+def test_a_sample_is_named_in_very_large_federations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "EXACT", 5)
+    assert suggest_groups(B, 0, None)[1].rule.endswith("of a sample of 5 clients")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcohort.cluster import SAMPLE, Labels, kmeans_by_silhouette, optics_groups
+from fedcohort.cluster import EXACT, SAMPLE, Labels, kmeans_by_silhouette, optics_groups
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis.distances import (
     EPS,
@@ -23,8 +23,6 @@ from fedcohort.diagnosis.distances import (
     psi_terms,
 )
 from fedcohort.metrics import silhouette
-
-DENSITY_LIMIT = 10_000  # clients; OPTICS takes quadratic time, some ten seconds here
 
 
 class Standardised(NamedTuple):
@@ -84,7 +82,7 @@ def standardise(features: ArrayLike) -> Standardised:
 def suggest_groups(
     counts: ArrayLike, seed: int, max_groups: int | None, smoothing: Smoothing = "eps", eps: float = EPS
 ) -> tuple[Suggestion, ...]:
-    """Both readings (beyond DENSITY_LIMIT clients the first); clients without samples belong to no group."""
+    """Both readings; clients without samples belong to no group."""
     table = counts_array(counts)
     held = np.flatnonzero(table.any(axis=1))
     rows = table[held]
@@ -100,8 +98,11 @@ def suggest_groups(
         return Suggestion(reading, rule, everyone, own, shared)
 
     by_psi = kmeans_by_silhouette(features, max_groups, seed).labels
-    suggestions = [suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi)]
-    if len(rows) <= DENSITY_LIMIT:
-        by_density = optics_groups(points)
-        suggestions.append(suggestion("fedlecc", "OPTICS on Hellinger distances", points, by_density))
-    return tuple(suggestions)
+    by_density = optics_groups(points)
+    density = "OPTICS on Hellinger distances"
+    if len(rows) > EXACT:
+        density = f"OPTICS on Hellinger distances of a sample of {EXACT:,} clients"
+    return (
+        suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi),
+        suggestion("fedlecc", density, points, by_density),
+    )

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedcohort.cluster import EXACT
 from fedcohort.diagnosis.distances import Array, pooled, proportions
-from fedcohort.diagnosis.grouping import DENSITY_LIMIT, Suggestion
+from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.metrics import adjusted_rand
 
 Level = Literal["little", "moderate", "strong"]
@@ -143,8 +144,10 @@ def _advice_sentence(level: Level, clear: Suggestion | None, suggestions: Sequen
 
 def _notes(counts: Array, client_names: Sequence[str], class_names: Sequence[str]) -> list[str]:
     notes = []
-    if counts.any(axis=1).sum() > DENSITY_LIMIT:
-        notes.append(f"More than {DENSITY_LIMIT:,} clients: groups by density were not searched for.")
+    if counts.any(axis=1).sum() > EXACT:
+        notes.append(
+            f"Groups by density come from a sample of {EXACT:,} clients; the others joined the nearest."
+        )
     empty = [client_names[i] for i in np.flatnonzero(~counts.any(axis=1)).tolist()]
     if empty:
         notes.append(f"{_number(len(empty), 'client')} without samples left out: {_some(empty)}.")

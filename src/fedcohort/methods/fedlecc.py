@@ -62,14 +62,10 @@ class FedLECC(Selector):
         tie = torch.arange(len(loss))
         if losses is None:
             tie = torch.randperm(len(loss), generator=now.generator("select"))
-        members = [c for c in now.members.tolist() if not loss[c].isnan()]
-        members.sort(key=lambda c: (-round(float(loss[c]), 12), int(tie[c])))
-        clusters: dict[int, list[int]] = {}
-        for client in members:
-            clusters.setdefault(int(memory["cluster"][client]), []).append(client)
-        means = {c: float(loss[clients].mean()) for c, clients in clusters.items()}
-        ranked = sorted(clusters, key=lambda c: (-round(means[c], 12), min(int(tie[k]) for k in clusters[c])))
-        return torch.tensor(self.pick([clusters[c] for c in ranked], now.cohort), dtype=torch.long)
+        members = now.members[~loss[now.members].isnan()]
+        members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
+        clusters = ranked(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
+        return members[self.pick(clusters, now.cohort)]
 
     def pick(self, ranked: list[list[int]], cohort: int) -> list[int]:
         """``cohort`` clients from clusters ranked worst first, each with its worst client first."""
@@ -90,3 +86,16 @@ class FedLECC(Selector):
         loss = memory["loss"].clone()
         loss[updates.ids] = updates.trace.nanmean(1)
         return {**memory, "loss": loss}
+
+
+def ranked(cluster: np.ndarray, loss: np.ndarray, tie: np.ndarray) -> list[list[int]]:
+    """Each cluster's positions in their given order; the cluster of highest mean loss first."""
+    _, own, size = np.unique(cluster, return_inverse=True, return_counts=True)
+    mean = np.bincount(own, weights=loss) / size
+    first = np.full(len(size), len(tie) and tie.max())
+    np.minimum.at(first, own, tie)
+    order = np.lexsort((first, -mean.round(12)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    positions = np.argsort(rank[own], kind="stable")
+    return [part.tolist() for part in np.split(positions, np.cumsum(size[order])[:-1])] if len(own) else []
