@@ -1,6 +1,6 @@
 """One run: a method on a task for a number of rounds, with results as they come."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -10,7 +10,8 @@ from fedcohort.core.method import Method
 from fedcohort.core.settings import at_least, between
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines import Engine
+from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 
 
@@ -48,23 +49,24 @@ def run(
     evaluation: Evaluation | None = None,
     callbacks: Iterable[Callback] = (),
     resume: tuple[State, list[Row]] | None = None,
+    engine: Callable[[Task], Engine] = PoolEngine,
 ) -> Result:
     """Trains and evaluates; with ``resume`` (a state and the rows before it), continues to the identical
     end."""
     method = Method.parse(method) if isinstance(method, str) else method
     evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
     task = task.for_method(method)
-    profile, engine = task.profile(method), LoopEngine(task)
+    profile, workers = task.profile(method), engine(task)
     state, table = resume or (start(method, task, profile), [])
     table = list(table)
     try:
         while state.round < rounds:
-            state, report = step(method, state, task, profile, engine)
+            state, report = step(method, state, task, profile, workers)
             rows, last = round_rows(report, state, task), state.round == rounds
             if last or state.round % evaluation.every == 0:
-                rows += evaluation_rows(method, state, task, engine, clients=last)
+                rows += evaluation_rows(method, state, task, workers, clients=last)
             if last and evaluation.adapted:
-                rows += adapted_rows(method, state, task, profile, engine)
+                rows += adapted_rows(method, state, task, profile, workers)
             if last and evaluation.target is not None:
                 rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
             table += rows

@@ -50,11 +50,26 @@ class Flat:
             module = self.build()
         return Weights(_concat(module.parameters()), _concat(module.buffers()))
 
+    def inits(self, seed: int, count: int) -> list[Weights]:
+        """Independent fresh weights; the first are those of :meth:`init`."""
+        return [self.init(key_seed(seed, "model", number) if number else seed) for number in range(count)]
+
     def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:
         """The network's output. In training, BatchNorm updates ``weights.buffers`` in place."""
         self.module.train(training)
         tensors = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
         return functional_call(self.module, tensors, (x,))
+
+    def bind(self, weights: Weights) -> nn.Module:
+        """The template itself, in training mode, with views of ``weights`` as its tensors."""
+        for tensor, view in zip(
+            self.module.parameters(), self._params.view(weights.params).values(), strict=True
+        ):
+            tensor.data = view
+        for name, view in self._buffers.view(weights.buffers).items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(self.module.get_submodule(owner), leaf, view)
+        return self.module.train()
 
     def module_with(self, weights: Weights) -> nn.Module:
         """An ordinary module holding a copy of these weights, for export and further use."""

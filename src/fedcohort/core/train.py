@@ -32,6 +32,9 @@ class Job(NamedTuple):
     view: View
     anchor: Anchor  # with its center known
 
+    def reach(self) -> float:
+        return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
+
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The mini-batches; examples of many are copied at once."""
         size = max(1, self.x[0].numel() * self.x.element_size())
@@ -43,6 +46,7 @@ class Job(NamedTuple):
 
 
 Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, returns the loss of each step
+Gradient = Callable[[Job, Weights, Tensor, Tensor], tuple[Tensor, Tensor]]  # and the loss, on these examples
 
 
 def batches(size: int, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
@@ -109,17 +113,17 @@ def client_round(
         with _dropout_keyed(model, seed, *key, "gradient"):
             return gradient(job, at, *mine)[0]
 
-    steps = len(job.plan)
-    trained = Trained(weights, trace, steps, reach(local, view.lr, steps, job.anchor.pull), full_gradient)
+    trained = Trained(weights, trace, len(job.plan), job.reach(), full_gradient)
     return *objective.finish(begun, trained, view), trained
 
 
-def by_autograd(job: Job, weights: Weights) -> Tensor:
+def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) -> Tensor:
     """The steps as anyone would write them; the judge of every faster way."""
+    slope_at = slope_at or gradient
     pull, center, offset = job.anchor
     optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan))
     for number, (x, y) in enumerate(job.batches()):
-        slope, trace[number] = gradient(job, weights, x, y)
+        slope, trace[number] = slope_at(job, weights, x, y)
         if pull and center is not None:
             slope = slope.add(weights.params - center, alpha=pull)
         if offset is not None:

@@ -1,16 +1,18 @@
 """The reference engine: one client after the other, nothing clever. It is the judge of every faster
 engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
-from fedcohort.core.parts import Ids, Objective, View
+from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.keyed import generator
+from fedcohort.core.merge import merged_task
+from fedcohort.core.parts import Ids, Memory, Merge, Objective, View
 from fedcohort.core.task import Task
-from fedcohort.core.train import client_round
+from fedcohort.core.train import Descend, client_round
 from fedcohort.data.federation import Split
 from fedcohort.engines import Answer, Order
 
@@ -22,24 +24,81 @@ class LoopEngine:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.counts = task.federation.train.counts(task.federation.num_classes)
+        self.counts, self.sizes = task.federation.counts, task.federation.train.sizes
+        self._merged: tuple[Sequence[Weights], LoopEngine] | None = None
+
+    def merged(self, encoders: Sequence[Weights], plan: Merge) -> "LoopEngine":
+        if self._merged is None or self._merged[0] is not encoders:  # encoding all examples takes a while
+            self._merged = encoders, type(self)(merged_task(self.task, encoders, plan))
+        return self._merged[1]
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        return [self._train_one(objective, order, number) for order in orders]
+        return [self.train_one(objective, order, number, self.task.model) for order in orders]
 
-    def _train_one(self, objective: Objective, order: Order, number: int) -> Answer:
+    def view(self, order: Order) -> View:
+        """What the client sees."""
+        counts = self.counts[order.client] if order.quota is None else order.quota
+        return View(order.down, order.mine, counts, int(counts.sum()), order.lr, order.steps)
+
+    def rows(self, order: Order) -> Tensor:
+        """The rows it trains on. A quota is filled with the same samples in every round."""
+        train, client = self.task.federation.train, order.client
+        rows = train.rows(client)
+        if order.quota is None:
+            return rows
+        shuffled = torch.randperm(len(rows), generator=generator(self.task.seed, "quota", client))
+        labels = train.y[rows[shuffled]]
+        rank = F.one_hot(labels, len(order.quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
+        keep = torch.zeros(len(rows), dtype=torch.bool)
+        keep[shuffled] = rank <= order.quota[labels]
+        return rows[keep]
+
+    def probe(self, order: Order, rows: Tensor, trained: Weights, model: Flat) -> Memory:
+        """What it tells beside its update, about the rows it trained on."""
+        train, found = self.task.federation.train, {}
+        if "loss_before" in order.probes:
+            sent = Weights(order.down["params"], order.down["buffers"])
+            found["loss_before"] = predict(model, sent, train, rows)[0].mean()
+        if "outputs" in order.probes:
+            found["outputs"] = mean_output(model, trained, train, rows)
+        return found
+
+    def train_one(
+        self, objective: Objective, order: Order, number: int, model: Flat, descend: Descend | None = None
+    ) -> Answer:
+        """One client's round, with a model of its own and perhaps a faster way to take the steps."""
         task, train = self.task, self.task.federation.train
-        rows = train.rows(order.client)
-        view = View(order.down, order.mine, self.counts[order.client], len(rows), order.lr, order.steps)
+        rows = self.rows(order)
         key = task.seed, number, order.client
-        data = train.x, train.y
-        up, mine, trained = client_round(objective, task.model, task.local, *data, view, *key, rows=rows)
+        up, mine, trained = client_round(
+            objective, model, task.local, train.x, train.y, self.view(order), *key, rows=rows, descend=descend
+        )
         buffers, trace = trained.weights.buffers, trained.trace
-        return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach)
+        probes = self.probe(order, rows, trained.weights, model)
+        return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes)
 
-    def losses(self, weights: Weights, clients: Ids) -> Tensor:
+    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+        train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
+        return torch.stack([self.predict(weights, train, own)[0].mean() for own in rows])
+
+    def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
+        """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
+        rows = [self.task.federation.train.rows(client) for client in clients.tolist()]
+        if samples is None:
+            return rows
+        keys = [generator(self.task.seed, number, "poll", client) for client in clients.tolist()]
+        return [
+            own[torch.randperm(len(own), generator=key)[:samples]]
+            for own, key in zip(rows, keys, strict=True)
+        ]
+
+    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
         train = self.task.federation.train
-        return torch.stack([self.predict(weights, train, train.rows(c))[0].mean() for c in clients.tolist()])
+        told = []
+        for client in clients.tolist():
+            rows = train.rows(client)
+            told.append(answer(torch.stack([self.predict(model, train, rows)[0] for model in models])))
+        return torch.stack(told)
 
     def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
         held = self.task.federation.validation
@@ -50,11 +109,25 @@ class LoopEngine:
                 table[row, column] = (self.predict(weights, held, rows)[1] == held.y[rows]).float().mean()
         return table
 
-    @torch.no_grad()
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-        losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
-        for chunk in rows.split(CHUNK):
-            logits = self.task.model.logits(weights, split.x[chunk])
-            losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none"))
-            classes.append(logits.argmax(1))
-        return torch.cat(losses), torch.cat(classes)
+        return predict(self.task.model, weights, split, rows)
+
+
+@torch.no_grad()
+def predict(model: Flat, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and predicted class of these rows, a few thousand at a time."""
+    losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
+    for chunk in rows.split(CHUNK):
+        logits = model.logits(weights, split.x[chunk])
+        losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none"))
+        classes.append(logits.argmax(1))
+    return torch.cat(losses), torch.cat(classes)
+
+
+@torch.no_grad()
+def mean_output(model: Flat, weights: Weights, split: Split, rows: Tensor) -> Tensor:
+    """[C]: the class probabilities that a model gives these rows, on average."""
+    total = torch.stack(
+        [model.logits(weights, split.x[chunk]).softmax(1).sum(0) for chunk in rows.split(CHUNK)]
+    )
+    return total.sum(0) / len(rows)

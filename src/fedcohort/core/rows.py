@@ -1,0 +1,160 @@
+"""A cohort's updates that were never written out: rows of a matrix, known as sums of outer products.
+
+After a few SGD steps a client's movement of a linear layer is ``-sum_s c_s D_s.T @ H_s``: a handful of
+errors and inputs instead of a full matrix. :class:`FactoredRows` keeps those factors for many clients. Its
+product with a vector of weights - all that most aggregators ask for - is one matrix product per layer;
+anything else that a method does with it first turns it into an ordinary tensor, so methods need not know.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Factor(NamedTuple):
+    """One layer and step of a block: it adds ``-errors_k.T @ [inputs_k, 1]`` to the movement of client k."""
+
+    errors: Tensor  # [K, n, outputs], times the step's coefficient; 0 where a client has no sample
+    inputs: Tensor  # [K, n, inputs]
+    start: int  # of the layer's weight in the flat vector; its bias follows
+
+
+class Block(NamedTuple):
+    """Clients that started from the same parameters."""
+
+    factors: list[Factor]
+    params: Tensor  # [P] where they started
+    shrink: Tensor  # [K] what weight decay did to the start: the factor of params in the movement
+    each: Callable[..., Any] = map  # how to do something for several blocks; an engine spreads it over cores
+
+    @property
+    def finite(self) -> Tensor:
+        """[K]: whether all of a client's numbers are. An input that is not spoils the errors of its layer."""
+        return torch.stack([factor.errors.sum((1, 2)) for factor in self.factors]).sum(0).isfinite()
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """``weights @ movements``, in one matrix product a layer."""
+        out = self.params * (weights @ self.shrink)
+        for errors, inputs, start in self.factors:
+            scaled = (errors * -weights[:, None, None]).flatten(0, 1)
+            middle = start + errors.shape[2] * inputs.shape[2]
+            weight = out[start:middle].view(errors.shape[2], inputs.shape[2])
+            weight.addmm_(scaled.t(), inputs.flatten(0, 1))
+            out[middle : middle + errors.shape[2]] += scaled.sum(0)
+        return out
+
+    def write(self, out: Tensor, clients: Sequence[int]) -> None:
+        """The movements themselves, one row of ``out`` for each of ``clients``."""
+        torch.outer(self.shrink[list(clients)], self.params, out=out)
+        for errors, inputs, start in self.factors:
+            middle = start + errors.shape[2] * inputs.shape[2]
+            for row, client in zip(out, clients, strict=True):
+                weight = row[start:middle].view(errors.shape[2], inputs.shape[2])
+                weight.addmm_(errors[client].t(), inputs[client], alpha=-1)
+                row[middle : middle + errors.shape[2]] -= errors[client].sum(0)
+
+
+class Lazy:
+    """Becomes an ordinary tensor as soon as anybody does something with it that it cannot do itself."""
+
+    def tensor(self) -> Tensor:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.tensor(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.tensor()[key]
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return function(*_dense(args), **{key: _dense(value) for key, value in (kwargs or {}).items()})
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    return lambda self, *others: getattr(self.tensor(), name)(*others)
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "neg", "pow", "matmul", "len", "iter"):
+    setattr(Lazy, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+class FactoredRow(Lazy):
+    """One client's movement."""
+
+    def __init__(self, block: Block, client: int, finite: bool) -> None:
+        self.block, self.client, self.finite = block, client, finite
+
+    def tensor(self) -> Tensor:
+        out = self.block.params.new_empty(1, len(self.block.params))
+        self.block.write(out, [self.client])
+        return out[0]
+
+    def isfinite(self) -> Tensor:
+        return torch.tensor(self.finite)
+
+    def numel(self) -> int:
+        return len(self.block.params)
+
+    def element_size(self) -> int:
+        return self.block.params.element_size()
+
+
+class FactoredRows(Lazy):
+    """A cohort's movements, ``[S, P]``."""
+
+    def __init__(self, rows: Sequence[FactoredRow]) -> None:
+        self.rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Tensor) and key.dtype == torch.bool:
+            return FactoredRows([row for row, keep in zip(self.rows, key.tolist(), strict=True) if keep])
+        return self.tensor()[key]
+
+    def tensor(self) -> Tensor:
+        return torch.stack([row.tensor() for row in self.rows])
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """``weights @ self`` without writing the rows."""
+        blocks: dict[int, list[tuple[int, int]]] = {}
+        for position, row in enumerate(self.rows):
+            blocks.setdefault(id(row.block), []).append((position, row.client))
+
+        def part(pairs: list[tuple[int, int]]) -> Tensor:
+            block = self.rows[pairs[0][0]].block
+            positions, clients = (torch.tensor(numbers) for numbers in zip(*pairs, strict=True))
+            return block.combine(torch.zeros(len(block.shrink)).index_add_(0, clients, weights[positions]))
+
+        parts = list(self.rows[0].block.each(part, list(blocks.values())))
+        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def stack(values: Sequence[Any]) -> Any:
+    """Like torch.stack; movements that are factored stay so."""
+    if values and all(isinstance(value, FactoredRow) for value in values):
+        return FactoredRows(values)
+    return torch.stack([value.tensor() if isinstance(value, Lazy) else value for value in values])
+
+
+def combine(weights: Tensor, rows: Any) -> Tensor:
+    """``weights @ rows``."""
+    return rows.combine(weights) if isinstance(rows, FactoredRows) else weights @ rows
+
+
+def _dense(value: Any) -> Any:
+    if isinstance(value, Lazy):
+        return value.tensor()
+    return type(value)(_dense(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,196 @@
+"""The default engine: one single-threaded worker per core, and the fastest exact way to take each client's
+steps.
+
+Workers are threads: PyTorch computes outside the interpreter lock, and threads share data, weights and
+answers without copies. Nothing depends on how many there are: each client's steps are its own, many small
+clients are always cut into the same blocks, and answers are combined in the order of clients.
+
+How a client's steps are taken is decided by what they are, never by the user:
+
+- any network: autograd on a module whose tensors are views of the flat vector;
+- linear/ReLU networks: back-propagation by hand with the update inside the matrix product (:mod:`.stack`);
+- many small clients on such networks: all of them together, without forming their weights (:mod:`.lowrank`).
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.task import Task
+from fedcohort.core.train import Job, by_autograd, prepare
+from fedcohort.data.federation import Split
+from fedcohort.engines import Answer, Order
+from fedcohort.engines.kernels import speed_up
+from fedcohort.engines.loop import LoopEngine, predict
+from fedcohort.engines.lowrank import rows_of, train_block
+from fedcohort.engines.stack import Stack, fits
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+EVALUATE = 1024  # examples evaluated at a time
+BLOCK = 32  # clients trained together
+
+
+class PoolEngine(LoopEngine):
+    """Trains and evaluates on all cores of this machine."""
+
+    def __init__(self, task: Task, workers: int | None = None) -> None:
+        super().__init__(task)
+        torch.set_num_threads(1)  # parallel over clients, not inside an operation
+        # Dropout draws from a generator that all threads share, so such models stay with one worker.
+        self.workers = 1 if task.model.is_random else workers or os.cpu_count() or 1
+        self.stack = Stack.of(task.model)
+        self.own = threading.local()
+        self.pool = ThreadPoolExecutor(self.workers) if self.workers > 1 else None
+
+    def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
+        """One round. The longest go first, so that no worker is left with one at the end."""
+        together, alone = self._divide(objective, orders)
+        longest_first = sorted(alone, key=lambda order: -order.steps)
+        work = [*together, *([order] for order in longest_first)]
+        done = self._map(lambda some: self._train_some(objective, some, number), work)
+        answers = [answer for some in done for answer in some]
+        place = {order.client: position for position, order in enumerate(orders)}
+        return sorted(answers, key=lambda answer: place[answer.client])
+
+    def _divide(self, objective: Objective, orders: Sequence[Order]) -> tuple[list[list[Order]], list[Order]]:
+        """Blocks of small clients that start from the same model, and those better trained one by one."""
+        if self.stack is None or not fits(objective) or not self._is_linear(objective, orders):
+            return [], list(orders)
+        alike: dict[int, list[Order]] = {}
+        alone = []
+        for order in orders:
+            if is_small(self.stack, self._size(order), order.steps, self.task.local.batch):
+                alike.setdefault(id(order.down), []).append(order)
+            else:
+                alone.append(order)
+        blocks = []
+        for same in alike.values():
+            same = sorted(same, key=lambda order: (order.steps, self._size(order)))
+            count = -(-len(same) // BLOCK)
+            ends = [round(len(same) * end / count) for end in range(count + 1)]
+            blocks += [same[start:end] for start, end in pairwise(ends)]
+        few = [block[0] for block in blocks if len(block) == 1]
+        return [block for block in blocks if len(block) > 1], alone + few
+
+    def _size(self, order: Order) -> int:
+        bounds = self.task.federation.train.bounds
+        return bounds[order.client + 1] - bounds[order.client]
+
+    def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
+        """Whether all start from the model that was sent and only ever add gradients to it."""
+        cls = type(objective)
+        usual = cls.begin is Objective.begin and not objective.personal and cls.finish is Objective.finish
+        if not usual or self.task.local.optimiser != "sgd" or not orders:
+            return False
+        anchor = objective.anchor(self.view(orders[0]))
+        return anchor.offset is None and anchor.center is None
+
+    def _train_some(self, objective: Objective, orders: list[Order], number: int) -> list[Answer]:
+        if len(orders) > 1:
+            return self._train_block(objective, orders, number)
+        usable = self.stack is not None and fits(objective)
+        descend = self.stack.descend if usable and self.stack is not None else self._by_module
+        return [self.train_one(objective, orders[0], number, self._model(), descend)]
+
+    def _train_block(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
+        task, train = self.task, self.task.federation.train
+        jobs = []
+        for order in orders:
+            key = task.seed, number, order.client
+            rows = self.rows(order)
+            view = self.view(order)
+            jobs.append(prepare(objective, task.model, task.local, train.x, train.y, view, *key, rows=rows))
+        assert self.stack is not None
+        block, traces = train_block(self.stack, jobs, orders[0].down["params"])
+        block = block._replace(each=self._map)
+        answers = []
+        for order, row, trace, job in zip(orders, rows_of(block), traces, jobs, strict=True):
+            up: Memory = {"delta": row}  # type: ignore[dict-item]  # a tensor in all but name
+            steps, buffers = len(job.plan), order.down["buffers"]
+            probes: Memory = {}
+            if order.probes:
+                trained = Weights(order.down["params"] + row.tensor(), buffers)
+                probes = self.probe(order, self.rows(order), trained, self._model())
+            answers.append(Answer(order.client, up, order.mine, buffers, trace, steps, job.reach(), probes))
+        return answers
+
+    def _model(self) -> Flat:
+        """This worker's own copy of the network."""
+        if not hasattr(self.own, "model"):
+            self.own.model = Flat(lambda: speed_up(self.task.model.build()))
+        return self.own.model
+
+    def _by_module(self, job: Job, weights: Weights) -> Tensor:
+        module = job.model.bind(weights)
+
+        def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            loss = job.objective.criterion(module(x), y, job.view)
+            slopes = torch.autograd.grad(loss, list(module.parameters()))
+            return torch.cat([slope.reshape(-1) for slope in slopes]), loss.detach()
+
+        return by_autograd(job, weights, gradient)
+
+    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+        train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
+        losses = self.predict(weights, train, torch.cat(rows))[0]
+        return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
+
+    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
+        train = self.task.federation.train
+        rows = [train.rows(client) for client in clients.tolist()]
+        losses = torch.stack([self.predict(model, train, torch.cat(rows))[0] for model in models])
+        return torch.stack([answer(part) for part in losses.split([len(own) for own in rows], 1)])
+
+    def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
+        held = self.task.federation.validation
+        rows = [held.rows(client) for client in clients.tolist()]
+        every, sizes = torch.cat(rows), [len(own) for own in rows]
+        truth = held.y[every]
+
+        def score(weights: Weights) -> Tensor:
+            right = (self._predict(weights, held, every)[1] == truth).float()
+            return torch.stack([part.mean() for part in right.split(sizes)])
+
+        return torch.stack(self._map(score, models))
+
+    def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+        chunks = rows.split(EVALUATE)
+        if len(chunks) < 2:
+            return self._predict(weights, split, rows)
+        parts = self._map(lambda chunk: self._predict(weights, split, chunk), chunks)
+        return torch.cat([loss for loss, _ in parts]), torch.cat([guess for _, guess in parts])
+
+    def _predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return predict(self._model(), weights, split, rows)
+
+    def _map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
+        """In the order of ``items``, on all workers."""
+        if self.pool is None or len(items) < 2:
+            return [function(item) for item in items]
+        return list(self.pool.map(function, items))
+
+
+def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:
+    """Whether the common passes save more than a client's products with its own earlier samples cost.
+
+    Alone, a client costs its multiplications, a fixed time per step, and several passes over the parameters
+    (copy, difference, average). In a block it costs the same multiplications plus, for each layer, products
+    of every sample with all samples of earlier steps. Times are nanoseconds on one core; only their ratio
+    matters.
+    """
+    seen = min(steps * batch, max(1, steps) * size)
+    earlier = seen * max(0, seen - batch) / 2
+    widths = sum(layer.inputs + layer.outputs for layer in stack.layers)
+    extra = earlier * widths * 4 / 30  # batched products run at about 30 GFLOP/s
+    alone = steps * 60_000 + stack.num_params * 4 * 5 / 10  # dispatch; 5 passes at 10 GB/s
+    return extra < alone

@@ -1,0 +1,27 @@
+"""Faster layers give what PyTorch's give."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedcohort.engines.kernels import FastMaxPool2d, speed_up
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 28, 28), (2, 16, 10, 10), (2, 3, 7, 8)])
+@pytest.mark.parametrize("rectified", [True, False])
+def test_pooling_and_its_gradient(shape, rectified):
+    """Behind a ReLU most maxima are ties at zero, whose gradient the ReLU stops anyway."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    slopes = []
+    for layer in (nn.MaxPool2d(2), FastMaxPool2d(2)):
+        out = layer(x.relu() if rectified else x)
+        slopes.append(torch.autograd.grad((out * out).sum(), x)[0])
+    torch.testing.assert_close(slopes[1], slopes[0])
+
+
+def test_only_the_plain_halving_is_replaced():
+    others = [nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.AvgPool2d(2)]
+    network = speed_up(nn.Sequential(nn.MaxPool2d(2), nn.Sequential(nn.MaxPool2d(2)), *others))
+    assert isinstance(network[0], FastMaxPool2d)
+    assert isinstance(network[1][0], FastMaxPool2d)
+    assert list(network[2:]) == others

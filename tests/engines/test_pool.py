@@ -1,0 +1,93 @@
+"""The pool engine takes every way of computing a round to the reference's result."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.task import Task
+from fedcohort.data import SplitPlan, federate, load
+from fedcohort.engines import pool
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.partition import partitioner
+from fedcohort.testing import assert_same, play, tiny_task
+
+OPTIMISERS = {
+    "sgd": Local(lr=0.1, epochs=2, batch=8),
+    "decay": Local(lr=0.1, epochs=2, batch=8, weight_decay=0.05),
+    "momentum": Local(lr=0.1, epochs=2, batch=8, momentum=0.9, weight_decay=0.01),
+    "nesterov": Local(lr=0.1, steps=5, batch=8, momentum=0.9, nesterov=True),
+    "adam": Local(lr=0.01, epochs=1, batch=8, optimiser="adam", weight_decay=0.01),
+}
+METHODS = ("fedavg", "fedprox(mu=0.5)", "fedavgm", "clust_psi_pfl", "scaffold(option='I')", "fednova", "cafa")
+
+
+@pytest.fixture(params=[True, False], ids=["together", "alone"])
+def path(request, monkeypatch):
+    """All clients in blocks, or each by itself."""
+    monkeypatch.setattr(pool, "is_small", lambda *_: request.param)
+
+
+@pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
+@pytest.mark.parametrize("text", METHODS)
+def test_linear_networks_agree_with_the_reference(text, local, path):
+    task, method = tiny_task(local=local), Method.parse(text)
+    slow, told = play(method, task, 3)
+    fast, also_told = play(method, task, 3, engine=PoolEngine(task))
+    for ours, theirs in zip(fast.groups, slow.groups, strict=True):
+        torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
+    assert [report.loss for report in told] == pytest.approx([report.loss for report in also_told], abs=1e-5)
+
+
+@pytest.mark.parametrize("text", ["fedrs", "fedlc(tau=1.0)"])
+def test_changed_logits_agree_with_the_reference(text, path):
+    task, method = tiny_task(), Method.parse(text)
+    slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=PoolEngine(task))[0]
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def small_cnn(classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(24, classes),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
+def test_any_network_agrees_with_the_reference(local):
+    """Convolutions, BatchNorm and its buffers, max-pooling through the faster kernel."""
+    deal = partitioner("dirichlet", clients=10, alpha=0.5)
+    task = Task.of(federate(load("digits"), deal, SplitPlan()), small_cnn, local=local, cohort=4)
+    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (LoopEngine, PoolEngine))
+    for ours, theirs in zip(fast.groups[0].weights, slow.groups[0].weights, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_is_the_same_on_one_worker_or_many():
+    def network(classes: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, classes)
+        )
+
+    task = Task.of(tiny_task().federation, network, local=OPTIMISERS["sgd"], cohort=4)
+    runs = [play(Method.parse("fedavg"), task, 2, engine=PoolEngine(task, n))[0] for n in (1, 4)]
+    assert_same(*runs, "dropout")
+
+
+def test_evaluation_agrees_with_the_reference():
+    task = tiny_task()
+    slow, fast = LoopEngine(task), PoolEngine(task, 2)
+    weights = [task.model.init(seed) for seed in range(3)]
+    everyone = torch.arange(task.federation.num_clients)
+    torch.testing.assert_close(fast.losses(weights[0], everyone), slow.losses(weights[0], everyone))
+    ours, theirs = (engine.cross_accuracy(weights, everyone[:4]) for engine in (fast, slow))
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def test_small_clients_are_trained_together_and_large_ones_alone():
+    stack = PoolEngine(tiny_task()).stack
+    assert pool.is_small(stack, size=60, steps=2, batch=32)
+    assert not pool.is_small(stack, size=5000, steps=800, batch=32)

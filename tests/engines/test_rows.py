@@ -1,0 +1,63 @@
+"""Factored movements are the matrix they stand for, whatever is done with them."""
+
+import torch
+
+from fedcohort.core.rows import Block, Factor, FactoredRow, FactoredRows, combine, stack
+
+
+def example(clients: int = 3) -> tuple[FactoredRows, torch.Tensor]:
+    """Two layers (5 -> 4 -> 2) of random factors, and the movements written out by their definition."""
+    key = torch.Generator().manual_seed(0)
+    params, shrink = torch.randn(34, generator=key), torch.tensor([0.0, -0.1, 0.3])[:clients]
+    draw = lambda *shape: torch.randn(*shape, generator=key)  # noqa: E731
+    factors = [
+        Factor(draw(clients, 6, 4), draw(clients, 6, 5), 0),
+        Factor(draw(clients, 6, 2), draw(clients, 6, 4), 24),
+    ]
+    block = Block(factors, params, shrink)
+    written = []
+    for k in range(clients):
+        pieces = []
+        for errors, inputs, _ in factors:
+            pieces += [-(errors[k].T @ inputs[k]).flatten(), -errors[k].sum(0)]
+        written.append(shrink[k] * params + torch.cat(pieces))
+    return FactoredRows([FactoredRow(block, k, True) for k in range(clients)]), torch.stack(written)
+
+
+def test_they_are_the_movements_they_stand_for():
+    rows, written = example()
+    torch.testing.assert_close(rows.tensor(), written)
+    torch.testing.assert_close(rows.rows[1].tensor(), written[1])
+
+
+def test_a_weighted_sum_needs_no_rows():
+    rows, written = example()
+    weights = torch.tensor([0.5, -1.0, 2.0])
+    torch.testing.assert_close(combine(weights, rows), weights @ written)
+    kept = rows[torch.tensor([True, False, True])]
+    torch.testing.assert_close(combine(weights[[0, 2]], kept), weights[[0, 2]] @ written[[0, 2]])
+
+
+def test_rows_of_several_blocks_add_up():
+    (first, a), (second, b) = example(), example(2)
+    weights = torch.arange(1.0, 6.0)
+    both = stack([*first.rows, *second.rows])
+    torch.testing.assert_close(combine(weights, both), weights @ torch.cat([a, b]))
+
+
+def test_anything_else_sees_an_ordinary_tensor():
+    rows, written = example()
+    torch.testing.assert_close(rows.sum(0), written.sum(0))
+    torch.testing.assert_close(torch.linalg.vector_norm(rows, dim=1), written.norm(dim=1))
+    torch.testing.assert_close(rows * 2 + 1, written * 2 + 1)
+    torch.testing.assert_close(rows[0], written[0])
+    torch.testing.assert_close(torch.stack([rows.rows[0], rows.rows[2]]), written[[0, 2]])
+    assert len(rows) == 3
+    assert rows.shape == written.shape
+
+
+def test_a_client_whose_numbers_broke_is_known():
+    rows, _ = example()
+    block = rows.rows[0].block
+    block.factors[0].errors[1, 2, 3] = torch.nan
+    assert block.finite.tolist() == [True, False, True]
