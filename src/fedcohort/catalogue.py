@@ -60,6 +60,9 @@ def sends(name: str) -> str:
         "loss": "4 bytes more up per client",
         "trace": "4 bytes more up per local step",
         "steps": "4 bytes more up per client",
+        "loss_before": "4 bytes more up per client",
+        "outputs": "4 bytes per class up, then the update only of those it is asked of",
+        "summary": "4 bytes per entry of its summary up, once",
         "cross_accuracy": "every cohort member's model down to every other, 4 bytes up per pair",
     }
     extra = [wire[use] for use in wire if use in part.uses()]

@@ -9,7 +9,7 @@
     the same after one more local budget at every client. It costs a training round of everybody.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +17,16 @@ import torch
 from torch import Tensor
 
 from fedcohort import metrics
+from fedcohort.core.exchange import ask
 from fedcohort.core.flat import Weights
 from fedcohort.core.loop import Report
+from fedcohort.core.merge import present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids
+from fedcohort.core.parts import Grouping, Ids, Round
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
+from fedcohort.core.traffic import messages
 from fedcohort.engines import Engine, Order
 
 
@@ -61,6 +64,15 @@ class Scores:
         return np.divide(self.correct.sum(1), size, out=np.full(len(size), np.nan), where=size > 0)
 
 
+def settle(method: Method, state: State, task: Task, engine: Engine) -> State:
+    """The state in which every client that chooses its model for itself has chosen."""
+    if type(method.grouping).asks is Grouping.asks:
+        return state
+    profile = task.profile(method)
+    everybody = profile.eligible
+    return ask(method, state, Round(state.round, profile, 0, everybody, 0, everybody), engine)[0]
+
+
 def serving(method: Method, state: State) -> list[tuple[Weights, Ids]]:
     """Each model with the clients it serves."""
     group = state.grouping["group"]
@@ -73,7 +85,8 @@ def serving(method: Method, state: State) -> list[tuple[Weights, Ids]]:
     for number, part in enumerate(state.groups):
         members = ((group == number) & shared).nonzero().flatten()
         if len(members):
-            models.append((part.weights, members))
+            served = method.aggregator.serve(part.weights.params, part.aggregator)
+            models.append((part.weights._replace(params=served), members))
     return models
 
 
@@ -97,12 +110,13 @@ def adapt(
 ) -> list[tuple[Weights, Ids]]:
     """Every client's model after one more local budget; who has nothing to train on keeps the one it has."""
     blank = method.objective.init_client(profile)
-    group, lr = state.grouping["group"], task.local.lr_at(state.round)
+    clients, lr = profile.eligible.tolist(), task.local.lr_at(state.round)
     orders = {}
-    for client in profile.eligible.tolist():
-        part = state.groups[int(group[client])]
-        down = {**part.weights._asdict(), **method.aggregator.broadcast(part.aggregator)}
+    for client, down in zip(clients, messages(method, state, clients), strict=True):
         steps = task.local.steps_for(int(profile.size[client]))
+        part = state.groups[int(state.grouping["group"][client])]
+        served = method.aggregator.serve(part.weights.params, part.aggregator)
+        down = down if served is part.weights.params else {**down, "params": served}
         orders[client] = Order(client, down, state.clients.get(client, blank), lr, steps)
     models = []
     for answer in engine.train(method.objective, list(orders.values()), state.round):
@@ -183,7 +197,10 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
         "bytes_up": float(state.bytes_up),
         "bytes_down": float(state.bytes_down),
     }
+    if len(report.declined):
+        values["declined"] = float(len(report.declined))
     group = state.grouping["group"]
+    answered = set(report.answered.tolist())
     trained = [
         Row(
             number,
@@ -191,7 +208,7 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
             names[c],
             str(int(group[c])),
             "trained",
-            float(c in set(report.answered.tolist())),
+            float(c in answered),
         )
         for c in report.selected.tolist()
     ]
@@ -200,6 +217,8 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
 
 def evaluation_rows(method: Method, state: State, task: Task, engine: Engine, clients: bool) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
+    task, engine = present(method, state, task, engine)
+    state = settle(method, state, task, engine)
     scores = score(serving(method, state), task, engine)
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
@@ -212,6 +231,9 @@ def evaluation_rows(method: Method, state: State, task: Task, engine: Engine, cl
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local)
+    state = settle(method, state, task, engine)
     scores = score(adapt(method, state, task, profile, engine), task, engine)
     return scope_rows(state.round, "adapted", scores, task.federation.classes)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedcohort.catalogue import remarks_on
 from fedcohort.core.faults import Faults
 from fedcohort.core.loop import Report, start, step
+from fedcohort.core.merge import present
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Local
@@ -29,7 +30,8 @@ from fedcohort.core.task import Task
 from fedcohort.data import Federation, Split, SplitPlan, federate, load
 from fedcohort.engines import Answer, Engine, Order
 from fedcohort.engines.loop import LoopEngine
-from fedcohort.evaluate import score, serving
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.evaluate import score, serving, settle
 from fedcohort.partition import partitioner
 
 ROUNDS = 4
@@ -68,7 +70,8 @@ def play(
 def accuracy(method: Method, task: Task, state: State) -> float:
     """Of all test samples, each answered by the model that serves its client."""
     task = task.for_method(method)
-    scores = score(serving(method, state), task, LoopEngine(task))
+    task, engine = present(method, state, task, LoopEngine(task))
+    scores = score(serving(method, settle(method, state, task, engine)), task, engine)
     return float(scores.correct.sum() / scores.total.sum())
 
 
@@ -129,6 +132,19 @@ def check_order_is_irrelevant(method: Method) -> None:
     straight = play(method, task)[0]
     engine = _Backwards(task.for_method(method))
     assert_same(play(method, task, engine=engine)[0], straight, f"{method} with clients in reverse")
+
+
+def check_engines_agree(method: Method) -> None:
+    """Every engine gives what the reference loop gives, however many workers it has."""
+    task = tiny_task()
+    reference = play(method, task, 2)[0]
+    fitted = task.for_method(method)
+    runs = [play(method, task, 2, engine=PoolEngine(fitted, workers))[0] for workers in (1, 2, 4)]
+    for ours, theirs in zip(runs[0].groups, reference.groups, strict=True):
+        gap = float((ours.weights.params - theirs.weights.params).abs().max())
+        assert gap < 1e-5, f"{method}: the pool engine is {gap:.1e} away from the reference"
+    for other in runs[1:]:
+        assert_same(other, runs[0], f"{method} with more workers")
 
 
 def check_shapes_stay(method: Method) -> None:
@@ -201,6 +217,7 @@ CHECKS: tuple[Callable[[Method], None], ...] = (
     check_resumes,
     check_is_pure,
     check_order_is_irrelevant,
+    check_engines_agree,
     check_shapes_stay,
     check_chooses_fairly,
     check_survives_faults,

@@ -15,6 +15,12 @@ COMBINATIONS = [
     "fedentopt(epsilon=0.5)+cafa",
     "fedgwc(tolerance=0.9, min_group=1)+scaffold",
     "clust_psi_pfl(smoothing='laplace', signed=True)+fedlecc(loss_source='last_seen')",
+    "cfl(eps1=9.0, eps2=0.0)+scaffold",
+    "ifca(groups=2, average='gradient')+scaffold+fedlecc",
+    "fesem(groups=2)+fedprox",
+    "fedsoft(groups=2, every=3)+fedentopt",
+    "fedconcat(groups=2, rounds=2)+fedprox",
+    "fedconcat(rounds=3, inferred=True, noise=50, top='joined', sampling='group')",
 ]
 
 

@@ -15,7 +15,7 @@ changes during training is in a :class:`~fedcohort.core.state.State` and passes 
 for one client; an engine decides where they run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -60,9 +60,15 @@ USES = {
     "loss": "the mean loss of the local steps, with the update",
     "trace": "the loss of every local step, with the update",
     "steps": "the number of local steps, with the update",
+    "loss_before": "the sent model's loss on the client's training data, with the update",
+    "outputs": "the trained model's mean class probabilities on its own training data, before the update",
+    "summary": "what `summarise` counts of each client's examples, once before training",
     "validation": "validation data held out at each client",
     "cross_accuracy": "the accuracy of every cohort member's model on every other member's validation data",
 }
+
+
+PROBES = ("loss_before", "outputs")  # those of USES that a client computes beside its training
 
 
 @dataclass(frozen=True)
@@ -77,10 +83,26 @@ class Round:
     selected: Ids = field(
         default_factory=lambda: torch.zeros(0, dtype=torch.long)
     )  # asked to train, once chosen
+    declined: Ids = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.long)
+    )  # trained, but were judged not worth an upload
+    odds: Tensor | None = None  # [members] how likely each is to be drawn; None: all alike
+    models: tuple[Weights, ...] = ()  # every group's, before this round
 
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for this purpose in this round and group."""
         return generator(self.profile.seed, self.number, purpose, self.group)
+
+    def draw(self, purpose: str, odds: Tensor | None = None, count: int | None = None) -> Ids:
+        """``count`` distinct members (None: a cohort) at random, one after the other by ``odds [members]``.
+
+        Odds that the grouping gives its members count as well.
+        """
+        key, count = self.generator(purpose), self.cohort if count is None else count
+        if odds is None and self.odds is None:
+            return self.members[torch.randperm(len(self.members), generator=key)[:count]]
+        given = [factor.double() for factor in (odds, self.odds) if factor is not None]
+        return self.members[torch.multinomial(torch.stack(given).prod(0), count, generator=key)]
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,7 @@ class Updates:
     trace: Tensor  # [S, T] loss of each local step, NaN after a client's last
     up: Memory  # each [S, ...]: what the objective sent
     buffers: Tensor  # [S, B]
+    probes: Memory = field(default_factory=dict)  # each [S, ...]: those of PROBES that were asked for
     cross: Tensor | None = None  # [S, S] accuracy of row's model on column's validation data, if asked for
     cross_size: Tensor | None = None  # [S] validation samples behind each column
 
@@ -110,6 +133,7 @@ class Updates:
             self,
             **{field: getattr(self, field)[mask] for field in per_row},
             up={key: rows[mask] for key, rows in self.up.items()},
+            probes={key: rows[mask] for key, rows in self.probes.items()},
             cross=cross,
             cross_size=cross_size,
         )
@@ -158,8 +182,22 @@ class Trained(NamedTuple):
     ]  # the client's full-data gradient at given parameters (one more pass)
 
 
+class Merge(NamedTuple):
+    """How one linear layer on top of all groups' frozen encoders is trained: see merge.py."""
+
+    steps: int  # mini-batches of each client a round
+    joined: bool = False  # start as the sum of the groups' logits; False: from random weights
+
+
 class Selector(Part):
     """Who trains this round."""
+
+    def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
+        """At the client, for uses() "summary": a table of counts in which one example weighs 1 in all.
+
+        Profile.summary holds them as :class:`~fedcohort.core.profile.Privacy` reveals label counts.
+        """
+        raise NotImplementedError
 
     def init_selector(self, profile: Profile) -> Memory:
         return {}
@@ -168,6 +206,19 @@ class Selector(Part):
         """Clients that must report the loss of their current model first. Default: nobody."""
         return None
 
+    def poll_samples(self, now: Round) -> int | None:
+        """On how many of its samples, drawn anew each round, a candidate measures that loss. Default: all."""
+        return None
+
+    def rehearse(self, memory: Memory, now: Round) -> Ids | None:
+        """Clients that first train a copy of the model, which is thrown away once the candidates have told
+        their loss on it. Default: nobody."""
+        return None
+
+    def learn(self, memory: Memory, now: Round, losses: Tensor, rehearsed: Tensor | None) -> Memory:
+        """Learn from the candidates' losses before choosing; ``rehearsed`` are those after a rehearsal."""
+        return memory
+
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
         """At most ``now.cohort`` distinct clients of ``now.members``, in order of choice.
 
@@ -175,8 +226,19 @@ class Selector(Part):
         """
         raise NotImplementedError
 
+    def allow(self, memory: Memory, now: Round) -> Tensor | None:
+        """``[selected, C]``: on how many samples of each class each of ``now.selected`` trains at most.
+        Default: on all."""
+        return None
+
+    def judge(self, memory: Memory, now: Round, updates: Updates) -> Tensor | None:
+        """``[S]``: whose update is wanted, seen from what was told before the upload (``updates.probes``).
+        The others send none and forget the round. Default: everybody's."""
+        return None
+
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
-        """Learn from the round: ``now.selected`` were asked, ``updates.ids`` answered."""
+        """Learn from the round: ``now.selected`` were asked, ``updates.ids`` answered, ``now.declined`` were
+        judged out."""
         return memory
 
 
@@ -184,6 +246,12 @@ class Objective(Part):
     """What a client minimises, and what it remembers. Hooks run at the client, for one client."""
 
     personal: ClassVar[bool] = False  # True: the client keeps "params", "buffers" that serve it
+
+    @property
+    def affine(self) -> bool:
+        """Whether ``anchor`` and ``logits`` say all it does to a step, so that every engine can fuse it."""
+        cls = type(self)
+        return cls.criterion is Objective.criterion and cls.correct is Objective.correct
 
     def init_client(self, profile: Profile) -> Memory:
         """What a client that has never trained remembers."""
@@ -238,28 +306,76 @@ class Aggregator(Part):
         """The next model and memory from the weighted sum of deltas."""
         return params + move, memory
 
+    def serve(self, params: Tensor, memory: Memory) -> Tensor:
+        """The model that answers, when it is not the one that clients train on."""
+        return params
+
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
         """The memory of a new group with these ``members``, split off a group with this ``memory``."""
         return memory
 
 
 class Grouping(Part):
-    """Which model serves which client. ``memory["group"]`` is ``[N]``, numbered from 0 without gaps.
+    """Which model serves which client. ``memory["group"]`` is ``[N]``: the number of each client's group.
 
     When a hook returns a group number that did not exist, the loop makes that group a copy of the one its
-    members came from.
+    members came from; numbers have no gaps. A hook before aggregation may move clients between groups that
+    exist only if ``remodel`` makes up for updates measured from another group's model.
     """
+
+    shared: ClassVar[bool] = False  # True: a client may be chosen for several groups, and counts for each
 
     def init_grouping(self, profile: Profile) -> Memory:
         return {"group": torch.zeros(profile.num_clients, dtype=torch.long)}
+
+    def init_models(self, memory: Memory, profile: Profile) -> Sequence[Weights]:
+        """The model of each group before the first round. Default: the same for all."""
+        return [profile.model.init(profile.seed)] * (int(memory["group"].max()) + 1)
+
+    def asks(self, memory: Memory, now: Round) -> Ids:
+        """Clients that get every group's model and answer before they train. Called before cohorts are
+        chosen, when ``now.selected`` is empty, and after. Default: nobody."""
+        return now.members[:0]
+
+    def answer(self, losses: Tensor) -> Tensor:
+        """At the client: what it says to the loss ``[G, n]`` of each group's model on each of its samples."""
+        raise NotImplementedError
+
+    def hear(self, memory: Memory, ids: Ids, answers: Tensor) -> Memory:
+        """Revise groups by the answers of clients ``ids``, stacked."""
+        raise NotImplementedError
+
+    def odds(self, memory: Memory, profile: Profile) -> Tensor:
+        """``[N, cohorts]``: how likely each client is to be drawn for each cohort; 0 or False for not at all.
+        Default: a cohort for each group, of its clients."""
+        return memory["group"][:, None] == torch.arange(int(memory["group"].max()) + 1)
 
     def cohort(self, members: int, fraction: float) -> int:
         """How many of a group's ``members`` train a round, when ``fraction`` of all clients do."""
         return min(members, max(1, round(fraction * members)))
 
+    def calls_all(self, memory: Memory, group: int) -> bool:
+        """Whether all clients of the group shall train this round, whatever the selector would say."""
+        return False
+
+    def tailor(self, memory: Memory, client: int, models: Sequence[Weights]) -> Memory:
+        """What this client is sent beside or instead of its group's "params" and "buffers". Default:
+        nothing."""
+        return {}
+
     def assign(self, memory: Memory, updates: Updates, now: Round) -> Memory:
         """Revise groups before this round's updates are aggregated."""
         return memory
+
+    def merges(self, number: int) -> Merge | None:
+        """Whether round ``number`` trains a layer on top of all groups' frozen models. Default: never."""
+        return None
+
+    def remodel(
+        self, memory: Memory, models: Sequence[Weights], updates: Updates, now: Round
+    ) -> Sequence[Weights]:
+        """Revise the groups' models after aggregation. Default: as the aggregator made them."""
+        return models
 
     def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
         """Revise groups after this round's updates were aggregated."""

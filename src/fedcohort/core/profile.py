@@ -5,6 +5,7 @@ filled from one message per client, with its label counts exact, noised on the c
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -54,14 +55,14 @@ class Privacy:
     counts: Literal["exact", "noised", "withheld"] = "exact"
     epsilon: Annotated[float, above(0)] = 0.5  # of the Laplace noise, when counts are noised
 
-    def reveal(self, counts: Tensor, seed: int) -> Tensor | None:
+    def reveal(self, counts: Tensor, seed: int, what: str = "counts") -> Tensor | None:
         """The counts as the server sees them. Each client adds its own noise; the server clips below zero."""
         if self.counts == "withheld":
             return None
         if self.counts == "exact":
             return counts.to(torch.float64)
         shape, scale = counts.shape[1], 1 / self.epsilon
-        noise = [numpy_generator(seed, "counts", k).laplace(0, scale, shape) for k in range(len(counts))]
+        noise = [numpy_generator(seed, what, k).laplace(0, scale, shape) for k in range(len(counts))]
         return (counts + torch.from_numpy(np.stack(noise))).clamp(min=0)
 
 
@@ -76,12 +77,14 @@ class Profile:
     model: Flat
     local: Local
     seed: int
+    summary: Tensor | None = None  # [N, ...] what a selector's `summarise` counted, as revealed
+    shape: tuple[int, ...] = ()  # of one example
 
     @property
     def num_clients(self) -> int:
         return len(self.size)
 
-    @property
+    @cached_property
     def eligible(self) -> Tensor:
         """Clients that have something to train on; the others are served but never asked."""
         return self.size.nonzero().flatten()

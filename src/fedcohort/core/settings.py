@@ -31,6 +31,10 @@ def above(low: float) -> Limit:
     return Limit(f"above {low:g}", lambda value: value > low)
 
 
+def below(high: float) -> Limit:
+    return Limit(f"below {high:g}", lambda value: value < high)
+
+
 def between(low: float, high: float) -> Limit:
     return Limit(f"between {low:g} and {high:g}", lambda value: low <= value <= high)
 

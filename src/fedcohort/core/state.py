@@ -28,6 +28,7 @@ class State:
     clients: dict[int, Memory] = field(default_factory=dict)  # only clients that have trained
     bytes_up: int = 0
     bytes_down: int = 0
+    encoders: tuple[Weights, ...] = ()  # frozen, once models are merged: see merge.py
 
 
 def pack(state: State) -> dict[str, Tensor]:
@@ -42,6 +43,8 @@ def pack(state: State) -> dict[str, Tensor]:
         out[f"group/{number}/weights/buffers"] = group.weights.buffers
         for role in ("selector", "aggregator"):
             out.update({f"group/{number}/{role}/{key}": value for key, value in getattr(group, role).items()})
+    for number, weights in enumerate(state.encoders):
+        out.update({f"encoder/{number}/{key}": value for key, value in weights._asdict().items()})
     ids = sorted(state.clients)
     out["clients"] = torch.tensor(ids, dtype=torch.long)
     for key in state.clients[ids[0]] if ids else ():
@@ -58,13 +61,17 @@ def unpack(tensors: dict[str, Tensor]) -> State:
 
     groups: list[Group] = []
     while f"group/{len(groups)}/weights/params" in tensors:
-        own = f"group/{len(groups)}/"
-        weights = Weights(tensors[own + "weights/params"], tensors[own + "weights/buffers"])
-        groups.append(Group(weights, under(own + "selector/"), under(own + "aggregator/")))
+        here = f"group/{len(groups)}/"
+        weights = Weights(tensors[here + "weights/params"], tensors[here + "weights/buffers"])
+        groups.append(Group(weights, under(here + "selector/"), under(here + "aggregator/")))
+    encoders: list[Weights] = []
+    while own := under(f"encoder/{len(encoders)}/"):
+        encoders.append(Weights(**own))
     rows = under("clients/")
     clients = {
         client: {key: values[row] for key, values in rows.items()}
         for row, client in enumerate(tensors["clients"].tolist())
     }
     up, down = tensors["bytes"].tolist()
-    return State(int(tensors["round"]), tuple(groups), under("grouping/"), clients, up, down)
+    done = int(tensors["round"])
+    return State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))

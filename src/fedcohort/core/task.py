@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from fedcohort.core.faults import Faults
 from fedcohort.core.flat import Flat
@@ -74,7 +75,22 @@ class Task:
             model=self.model,
             local=self.local,
             seed=self.seed,
+            summary=self._summary(method),
+            shape=self.federation.shape,
         )
+
+    def _summary(self, method: Method) -> Tensor | None:
+        """What the selector counts at every client, noised like label counts."""
+        if "summary" not in method.uses:
+            return None
+        train, classes = self.federation.train, self.federation.num_classes
+        tables = [
+            method.selector.summarise(*train.examples(client), classes) for client in range(train.num_clients)
+        ]
+        shape = len(tables), *tables[0].shape
+        flat = torch.stack(tables).flatten(1)
+        revealed = method.privacy(self.privacy).reveal(flat, self.seed, "summary")
+        return None if revealed is None else revealed.view(shape)
 
     def for_method(self, method: Method) -> "Task":
         """This task, or for the centralised reference the same data in one place and the same epochs in
@@ -90,9 +106,9 @@ class Task:
         )
         return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
 
-    def steps_for(self, client: int, number: int) -> int:
-        """The client's local budget in this round."""
-        size = int(self.federation.train.sizes[client])
+    def steps_for(self, client: int, number: int, size: int | None = None) -> int:
+        """The client's local budget in this round; ``size`` if it trains on fewer samples than it has."""
+        size = int(self.federation.train.sizes[client]) if size is None else size
         if client in self.slow:
             return self.faults.slow_steps(client, size, self.local, self.seed, number)
         return self.local.steps_for(size)

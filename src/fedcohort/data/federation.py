@@ -6,6 +6,7 @@ A client is a slice of an index, so ten thousand clients are two long vectors, n
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,16 +44,21 @@ class Split:
     def num_clients(self) -> int:
         return len(self.offsets) - 1
 
+    @cached_property
+    def bounds(self) -> list[int]:
+        """``offsets`` as plain numbers: looked at once per client and round."""
+        return self.offsets.tolist()
+
     def rows(self, client: int) -> Tensor:
         """The rows of one client: a view, nothing is copied."""
-        return self.index[self.offsets[client] : self.offsets[client + 1]]
+        return self.index[self.bounds[client] : self.bounds[client + 1]]
 
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """How many examples each client holds, [K]."""
         return self.offsets.diff()
 
-    @property
+    @cached_property
     def client(self) -> Tensor:
         """The client of each entry of ``index``."""
         return torch.repeat_interleave(torch.arange(self.num_clients), self.sizes)
@@ -93,7 +99,7 @@ class Federation:
         """The shape of one example."""
         return tuple(self.train.x.shape[1:])
 
-    @property
+    @cached_property
     def counts(self) -> Tensor:
         """Label counts of the training rows, [K, C]: the only ones a method may be told."""
         return self.train.counts(self.num_classes)
