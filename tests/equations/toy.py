@@ -8,7 +8,7 @@ b = (3, -1, 1), n = (10, 30, 20), and the clients take (2, 3, 2) full-batch step
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -159,3 +159,19 @@ def updates_of(ids: Sequence[int], trace: Tensor | None = None, **fields: Tensor
         **fields,
     }
     return Updates(up={}, **given)  # type: ignore[arg-type]
+
+
+def two_languages(task: Task) -> Task:
+    """The same task, but the second half of the clients call every class by another name."""
+    federation = task.federation
+    classes, clients = federation.num_classes, federation.num_clients
+
+    def translate(split: Split) -> Split:
+        y = split.y.clone()
+        rows = torch.cat([split.rows(client) for client in range(clients // 2, clients)])
+        y[rows] = (y[rows] + classes // 2) % classes
+        return replace(split, y=y)
+
+    train, test = translate(federation.train), translate(federation.test)
+    validation = translate(federation.validation)
+    return replace(task, federation=replace(federation, train=train, validation=validation, test=test))

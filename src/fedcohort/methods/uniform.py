@@ -3,7 +3,6 @@ Decentralized Data", AISTATS 2017. https://arxiv.org/abs/1602.05629"""
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedcohort.core.method import register
@@ -13,8 +12,7 @@ from fedcohort.core.parts import Ids, Memory, Round, Selector
 @register
 @dataclass(frozen=True)
 class Uniform(Selector):
-    """Every subset of the wanted size is equally likely."""
+    """Every subset of the wanted size is equally likely, unless the grouping gives its members odds."""
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
-        order = torch.randperm(len(now.members), generator=now.generator("select"))
-        return now.members[order[: now.cohort]]
+        return now.draw("select")

@@ -1,0 +1,52 @@
+"""The sampling of FedGWC: Licciardi et al., "Interaction-Aware Gaussian Weighting for Clustered Federated
+Learning", ICML 2025.
+
+The paper speaks of uniform sampling adjusted towards rarely sampled clients; the released code has the
+formula but never counts. Here it counts: a client that was chosen c times is drawn with odds exp(-c), and
+counting starts anew when a group gains or loses members.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
+from fedcohort.core.profile import Profile
+
+LOWEST = -50.0  # exponents below this would soon be zero, and zero odds cannot be drawn
+
+
+@register
+@dataclass(frozen=True)
+class Explore(Selector):
+    """Draws clients at random, those that trained rarely much sooner than the others."""
+
+    def init_selector(self, profile: Profile) -> Memory:
+        clients = profile.num_clients
+        return {"times": torch.zeros(clients), "members": torch.zeros(clients, dtype=torch.bool)}
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        return now.draw("select", exploring_odds(_times(memory, now)[now.members]))
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        """The chosen count as sampled, whether or not they answered."""
+        times = _times(memory, now).clone()
+        times[now.selected] += 1
+        return {"times": times, "members": _is_member(now)}
+
+
+def exploring_odds(times: Tensor) -> Tensor:
+    """exp(fewest - times), as shares that sum to one."""
+    odds = torch.exp((times.min() - times).double().clamp(min=LOWEST))
+    return odds / odds.sum()
+
+
+def _times(memory: Memory, now: Round) -> Tensor:
+    same = bool(memory["members"].equal(_is_member(now)))
+    return memory["times"] if same else torch.zeros_like(memory["times"])
+
+
+def _is_member(now: Round) -> Tensor:
+    return torch.isin(torch.arange(now.profile.num_clients), now.members)

@@ -1,0 +1,42 @@
+"""FedAdam: Reddi et al., "Adaptive Federated Optimization", ICLR 2021. https://arxiv.org/abs/2003.00295
+
+Where the paper leaves a choice: clients weigh by their samples, as in its experiments; Algorithm 2 averages
+evenly. The paper corrects no bias and starts at tau squared, its code does the opposite
+(``v0="zero", bias="standard"``); Flower counts one step ahead (``v0="zero", bias="flower"``).
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above, at_least, below
+from fedcohort.methods import _fedopt
+
+
+@register
+@dataclass(frozen=True)
+class FedAdam(Aggregator):
+    """FedAvg whose server takes Adam's steps."""
+
+    server_lr: Annotated[float, above(0)] = 0.03  # length of the server's step
+    beta1: Annotated[float, at_least(0), below(1)] = 0.9  # share of the last direction that is kept
+    beta2: Annotated[float, at_least(0), below(1)] = 0.99  # share of the last second moment that is kept
+    tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
+    v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
+    bias: Literal["none", "standard", "flower"] = "none"  # correction of moments that started at zero
+
+    def init_aggregator(self, profile: Profile) -> Memory:
+        return _fedopt.start(profile, self.v0, self.tau)
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        v = self.beta2 * memory["v"] + (1 - self.beta2) * move**2
+        lr, count = self.server_lr, int(memory["steps"]) + (2 if self.bias == "flower" else 1)
+        if self.bias != "none":
+            lr = _fedopt.unbiased(lr, self.beta1, self.beta2, count)
+        return _fedopt.advance(params, move, v, memory, lr, self.beta1, self.tau)

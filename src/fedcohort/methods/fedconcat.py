@@ -1,0 +1,90 @@
+"""FedConcat and FedConcat-ID: Diao, Li and He, "Exploiting Label Skews in Federated Learning with Model
+Concatenation", AAAI 2024. https://arxiv.org/abs/2312.06290
+
+Where the paper leaves a choice: a cohort is drawn from everybody, so that a group may go a round without
+training (``sampling="group"`` draws from each); encoders are used as in evaluation, so that BatchNorm stays
+as it was. With ``inferred`` no label counts are sent: in the first round everybody trains, and the server
+reads off the answers of each model to random noise which labels it was trained on. The result is one model
+for everybody.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.cluster import join_largest, kmeans_groups
+from fedcohort.core.flat import Weights
+from fedcohort.core.keyed import generator
+from fedcohort.core.merge import last_layer
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import at_least
+
+
+@register
+@dataclass(frozen=True)
+class FedConcat(Aggregator, Grouping):
+    """Trains a model for each group of clients with similar labels, then one linear layer on top of all."""
+
+    also_sends: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
+
+    groups: Annotated[int, at_least(1)] = 5  # models to put side by side
+    rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top
+    steps: Annotated[int, at_least(1)] = 3  # mini-batches of a client in each of those later rounds
+    top: Literal["random", "joined"] = "random"  # how that layer starts; joined: as the sum of the groups'
+    inferred: bool = False  # infer labels from the first round's models instead of asking for counts
+    noise: Annotated[int, at_least(1)] = 10_000  # random examples that they are inferred from
+    sampling: Literal["all", "group"] = "all"  # draw one cohort from everybody, or one from each group
+
+    def uses(self) -> frozenset[str]:
+        return frozenset() if self.inferred else frozenset({"counts"})
+
+    def check(self, profile: Profile) -> None:
+        last_layer(profile.model)
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        group = np.zeros(profile.num_clients, dtype=np.int64)
+        if not self.inferred:
+            counts = profile.known_counts(self.name).numpy()
+            known = np.flatnonzero((counts.sum(1) > 0) & (profile.size.numpy() > 0))
+            shares = counts[known] / counts[known].sum(1, keepdims=True)
+            group = join_largest(kmeans_groups(shares, self.groups, profile.seed), known, len(counts))
+        return {"group": torch.from_numpy(group), "placed": torch.tensor(not self.inferred)}
+
+    def odds(self, memory: Memory, profile: Profile) -> Tensor:
+        if self.sampling == "group":
+            return super().odds(memory, profile)
+        return torch.ones(profile.num_clients, 1)
+
+    def calls_all(self, memory: Memory, group: int) -> bool:
+        return not memory["placed"]
+
+    def assign(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        if memory["placed"] or not len(updates) or "delta" not in updates.up:
+            return memory
+        shares = self.infer(now.models[0].params + updates.up["delta"], updates.buffers, now.profile)
+        labels = kmeans_groups(shares.numpy(), self.groups, now.profile.seed)
+        group = join_largest(labels, updates.ids.numpy(), now.profile.num_clients)
+        return {"group": torch.from_numpy(group), "placed": torch.tensor(True)}
+
+    def infer(self, params: Tensor, buffers: Tensor, profile: Profile) -> Tensor:
+        """``[S, C]``: the mean answer of each model to the same noise."""
+        noise = torch.rand(self.noise, *profile.shape, generator=generator(profile.seed, "noise"))
+        with torch.no_grad():
+            answers = [
+                profile.model.logits(Weights(*own), noise).softmax(1).mean(0)
+                for own in zip(params, buffers, strict=True)
+            ]
+        return torch.stack(answers)
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        """By samples in the groups, evenly on top of them."""
+        even = torch.full((len(updates),), 1 / len(updates))
+        return updates.shares if now.number < self.rounds else even
+
+    def merges(self, number: int) -> Merge | None:
+        return Merge(self.steps, self.top == "joined") if number >= self.rounds else None

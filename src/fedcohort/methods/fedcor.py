@@ -1,0 +1,149 @@
+"""FedCor: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous
+Federated Learning", CVPR 2022.
+
+After the authors' code of 2023, where paper and code leave a choice: noise is part of the covariance; clients
+chosen just before the model is fitted again are not discounted; there are ``warmup + 1`` random rounds. The
+mean of the loss changes is their discounted average, which maximises the likelihood whatever the covariance.
+A fit needs one more federated step, with random clients on a copy of the model, and two polls of everybody.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.keyed import generator
+from fedcohort.core.method import register
+from fedcohort.core.optimiser import Optimiser
+from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
+from fedcohort.core.profile import Local, Profile
+from fedcohort.core.settings import above, at_least, between
+
+TOLERANCE = 1e-12  # scores closer than this are equal, variances below it are none
+
+
+@register
+@dataclass(frozen=True)
+class FedCor(Selector):
+    """Learns with a Gaussian process which clients' losses fall together, and trains those who help most."""
+
+    also_sends: ClassVar[str] = "for each fit one more round and poll, whose model is thrown away"
+
+    warmup: Annotated[int, at_least(0)] = 15  # random rounds before the first fit, and one more
+    interval: Annotated[int, at_least(1)] = 10  # rounds between fits
+    beta: Annotated[float, between(0, 1)] = 0.95  # discount of a client each time it is chosen
+    gamma: Annotated[float, above(0), between(0, 1)] = 0.95  # weight of a loss change a round later
+    dimensions: Annotated[int, at_least(1)] = 15  # of each client's embedding
+    noise: Annotated[float, above(0)] = 0.01  # standard deviation of a loss change of its own
+    history: Annotated[int, at_least(1)] = 100  # loss changes that are remembered
+    mean: Literal["history", "zero"] = "history"  # expected loss change: what was seen, or none
+    first_iterations: Annotated[int, at_least(1)] = 1000  # of Adam, in the fit after warm-up
+    iterations: Annotated[int, at_least(1)] = 100  # of Adam, in later fits
+    lr: Annotated[float, above(0)] = 0.01  # of Adam
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"losses"})
+
+    def init_selector(self, profile: Profile) -> Memory:
+        clients, key = profile.num_clients, generator(profile.seed, "embedding")
+        embedding = torch.randn(clients, self.dimensions, generator=key, dtype=torch.float64)
+        return {
+            "embedding": embedding / self.dimensions**0.5,
+            "discount": torch.ones(clients, dtype=torch.float64),
+            "loss": torch.full((clients,), torch.nan),
+            "changes": torch.full((self.history, clients), torch.nan, dtype=torch.float64),
+            "seen": torch.zeros(self.history, dtype=torch.long),  # the round of each change
+        }
+
+    def candidates(self, memory: Memory, now: Round) -> Ids | None:
+        return now.members if now.number <= self.warmup + 1 or self._refits(now) else None
+
+    def rehearse(self, memory: Memory, now: Round) -> Ids | None:
+        return now.draw("rehearse") if self._refits(now) else None
+
+    def learn(self, memory: Memory, now: Round, losses: Tensor, rehearsed: Tensor | None) -> Memory:
+        change = losses - memory["loss"] if rehearsed is None else rehearsed - losses
+        memory = {
+            **memory,
+            "loss": losses,
+            "changes": torch.cat([memory["changes"][1:], change[None].double()]),
+            "seen": torch.cat([memory["seen"][1:], torch.tensor([now.number])]),
+        }
+        if rehearsed is None and now.number <= self.warmup:
+            return memory
+        steps = self.first_iterations if rehearsed is None else self.iterations
+        return {
+            **memory,
+            "embedding": self.fit(memory, now, steps),
+            "discount": torch.ones_like(memory["discount"]),
+        }
+
+    def fit(self, memory: Memory, now: Round, steps: int) -> Tensor:
+        """Embeddings under which the loss changes seen so far are likelier."""
+        members, weight = now.members, self.gamma ** (now.number - memory["seen"]).double()
+        changes = memory["changes"][:, members]
+        known = changes.isfinite()
+        if self.mean == "history":
+            there = known * weight[:, None]
+            changes = changes - (changes.nan_to_num() * there).sum(0) / there.sum(0).clamp(min=TOLERANCE)
+        x = memory["embedding"][members].clone().requires_grad_()
+        adam = Optimiser(Local(optimiser="adam"), x.detach())
+        for _ in range(steps if known.any() else 0):
+            (slope,) = torch.autograd.grad(self.surprise(x, changes, known, weight), x)
+            with torch.no_grad():
+                adam.step(x, slope, self.lr)
+        return memory["embedding"].index_copy(0, members, x.detach())
+
+    def surprise(self, x: Tensor, changes: Tensor, known: Tensor, weight: Tensor) -> Tensor:
+        """Minus the log-likelihood of the changes, each on the clients that told it, up to a constant."""
+        total = x.new_zeros(())
+        patterns, which = known.unique(dim=0, return_inverse=True)
+        for number, told in enumerate(patterns):
+            if not told.any():
+                continue
+            root = torch.linalg.cholesky(self.covariance(x[told]))
+            rows = which == number
+            white = torch.linalg.solve_triangular(root, changes[rows][:, told].t(), upper=False)
+            each = white.pow(2).sum(0) / 2 + root.diagonal().log().sum()
+            total = total + weight[rows] @ each
+        return total
+
+    def covariance(self, x: Tensor) -> Tensor:
+        return x @ x.t() + self.noise**2 * torch.eye(len(x), dtype=x.dtype)
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        if now.number <= self.warmup:
+            return now.draw("select")
+        size = now.profile.size[now.members].double()
+        covariance = self.covariance(memory["embedding"][now.members])
+        chosen = pick(covariance, size / size.sum(), memory["discount"][now.members], now.cohort)
+        return now.members[chosen]
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        """The chosen are discounted, whether or not they answered."""
+        if now.number <= self.warmup:
+            return memory
+        discount = memory["discount"].clone()
+        discount[now.selected] *= self.beta
+        return {**memory, "discount": discount}
+
+    def _refits(self, now: Round) -> bool:
+        """Whether a fit is due: the authors fit at the end of rounds that ``interval`` divides."""
+        return now.number > self.warmup + 1 and (now.number - 1) % self.interval == 0
+
+
+def pick(covariance: Tensor, share: Tensor, discount: Tensor, cohort: int) -> list[int]:
+    """One by one, whose covariance with everybody is largest per standard deviation; then condition on it."""
+    left, chosen = covariance.clone(), list[int]()
+    for _ in range(cohort):
+        variance = left.diagonal()
+        score = discount * (share @ left) / variance.clamp(min=TOLERANCE).sqrt()
+        score[variance <= TOLERANCE] = -torch.inf
+        score[chosen] = -torch.inf
+        if score.max() == -torch.inf:
+            break
+        best = int((score >= score.max() - TOLERANCE).nonzero()[0])
+        chosen.append(best)
+        left = left - torch.outer(left[best], left[best]) / left[best, best]
+    return chosen

@@ -1,0 +1,61 @@
+"""FedEntropy: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum
+Entropy Judgment", 2022. https://arxiv.org/abs/2205.12038
+
+After the authors' code, which draws clients by how often they were accepted. ``epsilon=0`` draws uniformly,
+as papers do that compare with it.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import between
+
+TOLERANCE = 1e-12  # entropies closer than this are equal: the lowest number goes
+
+
+@register
+@dataclass(frozen=True)
+class FedEntropy(Selector):
+    """After training, leaves out clients until what the cohort predicts together is as even as it can be."""
+
+    epsilon: Annotated[float, between(0, 1)] = 0.8  # how often clients are drawn by value, not uniformly
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"outputs"})
+
+    def init_selector(self, profile: Profile) -> Memory:
+        return {"value": torch.ones(profile.num_clients, dtype=torch.float64)}
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        by_value = bool(torch.rand(1, generator=now.generator("coin")) < self.epsilon)
+        return now.draw("select", memory["value"][now.members] if by_value else None)
+
+    def judge(self, memory: Memory, now: Round, updates: Updates) -> Tensor:
+        wanted = torch.ones(len(updates), dtype=torch.bool)
+        outputs = updates.probes["outputs"].double() * updates.size[:, None]
+        while wanted.sum() > 1:
+            inside = wanted.nonzero().flatten()
+            total = outputs[inside].sum(0)
+            without = _entropy(total - outputs[inside])
+            if without.max() <= _entropy(total[None]) + TOLERANCE:
+                break
+            wanted[inside[(without >= without.max() - TOLERANCE).nonzero()[0]]] = False
+        return wanted
+
+    def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
+        value = memory["value"].clone()
+        value[updates.ids] += 1
+        value[now.declined] /= 2
+        return {"value": value}
+
+
+def _entropy(mass: Tensor) -> Tensor:
+    """Entropy of each row, as if it summed to one."""
+    share = mass.clamp(min=0) / mass.sum(1, keepdim=True)
+    return -torch.special.xlogy(share, share).sum(1)

@@ -1,0 +1,53 @@
+"""FedNova: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+Optimization", NeurIPS 2020. https://arxiv.org/abs/2007.07481
+
+The paper's ``lr ||a_k||_1`` is the *reach* of the local optimiser, exact also for momentum together with a
+proximal pull. Where the paper leaves a choice: shares are those of the clients that answered. Mind that the
+weights sum to E[reach] E[1 / reach] >= 1, a hidden server learning rate that grows with the spread of local
+work; ``tau_eff="harmonic"`` has none.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import at_least, below
+
+
+@register
+@dataclass(frozen=True)
+class FedNova(Aggregator):
+    """Divides each client's movement by how far its local steps could reach, so that busy clients do not
+    pull the mean."""
+
+    tau_eff: Literal["mean", "harmonic", "steps"] = "mean"  # length of the common step; "steps": as if SGD
+    momentum: Annotated[float, at_least(0), below(1)] = 0.0  # share of the server's last step that is kept
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"steps"})
+
+    def init_aggregator(self, profile: Profile) -> Memory:
+        return {"velocity": torch.zeros(profile.model.num_params)} if self.momentum else {}
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        share, reach = updates.shares.double(), updates.reach.double()
+        if self.tau_eff == "mean":
+            length = share @ reach
+        elif self.tau_eff == "harmonic":
+            length = 1 / (share / reach).sum()
+        else:  # the authors' code, where clients have a proximal pull
+            length = now.profile.local.lr_at(now.number) * (share @ updates.steps.double())
+        return share * length / reach
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        if not self.momentum:
+            return params + move, memory
+        velocity = self.momentum * memory["velocity"] + move
+        return params + velocity, {"velocity": velocity}

@@ -1,0 +1,103 @@
+"""FedSoft: Ruan and Joe-Wong, "FedSoft: Soft Clustered Federated Learning with Proximal Local Updating",
+AAAI 2022. https://arxiv.org/abs/2112.06053
+
+Where we differ from the paper: the server, which knows a client's importance weights, sends it their
+weighted mean of the centres instead of all centres; the gradient is the same. The cohort of a round is
+shared out among the centres, so that FedSoft trains about as many clients as other methods do.
+Where the paper leaves a choice: importance below ``floor`` is raised to it, and not normalised again; when
+everybody trains there is no sampling to account for importance, so it enters the mean instead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.method import register
+from fedcohort.core.parts import (
+    Aggregator,
+    Anchor,
+    Grouping,
+    Ids,
+    Memory,
+    Objective,
+    Round,
+    Trained,
+    Updates,
+    View,
+)
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import above, at_least
+
+
+@register
+@dataclass(frozen=True)
+class FedSoft(Objective, Aggregator, Grouping):
+    """Every client has its own model, pulled towards each centre as strongly as that centre fits its data."""
+
+    personal: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    also_sends: ClassVar[str] = "now and then all centres down to everybody, 4 bytes per centre up"
+
+    groups: Annotated[int, at_least(1)] = 5  # centres
+    strength: Annotated[float, at_least(0)] = 0.1  # lambda, of the pull towards the centres
+    floor: Annotated[float, above(0)] = 1e-4  # sigma, the least importance of a centre for a client
+    every: Annotated[int, at_least(1)] = 2  # rounds between two estimates of importance
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        importance = torch.full((profile.num_clients, self.groups), self.floor)
+        return {"group": torch.zeros(profile.num_clients, dtype=torch.long), "importance": importance}
+
+    def init_models(self, memory: Memory, profile: Profile) -> Sequence[Weights]:
+        return profile.model.inits(profile.seed, self.groups)
+
+    def init_client(self, profile: Profile) -> Memory:
+        return profile.model.init(profile.seed)._asdict()
+
+    def asks(self, memory: Memory, now: Round) -> Ids:
+        due = now.number % self.every == 0 and not len(now.selected)
+        return now.members if due else now.members[:0]
+
+    def answer(self, losses: Tensor) -> Tensor:
+        """How many samples each centre serves best."""
+        return losses.nan_to_num(torch.inf).argmin(0).bincount(minlength=len(losses))
+
+    def hear(self, memory: Memory, ids: Ids, answers: Tensor) -> Memory:
+        importance = (answers / answers.sum(1, keepdim=True)).clamp(min=self.floor)
+        group = memory["group"].index_copy(0, ids, importance.argmax(1))
+        return {"group": group, "importance": memory["importance"].index_copy(0, ids, importance)}
+
+    def odds(self, memory: Memory, profile: Profile) -> Tensor:
+        """v: a client's share of a centre's samples."""
+        samples = memory["importance"].double() * profile.size[:, None]
+        return samples / samples.sum(0)
+
+    def cohort(self, members: int, fraction: float) -> int:
+        return super().cohort(members, fraction / self.groups)
+
+    def tailor(self, memory: Memory, client: int, models: Sequence[Weights]) -> Memory:
+        importance = memory["importance"][client]
+        total = importance.sum()
+        centre = importance / total @ torch.stack([model.params for model in models])
+        return {"params": centre, "pull": self.strength * total}
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor(pull=float(view.down["pull"]))
+
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        """The model goes up whole: several centres take their mean of it."""
+        return {"delta": trained.weights.params}, trained.weights._asdict()
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        if now.odds is None or len(now.selected) < len(now.members):
+            return torch.full((len(updates),), 1 / len(updates))
+        odds = now.odds[torch.isin(now.members, updates.ids)]
+        return odds / odds.sum()
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        return move, memory

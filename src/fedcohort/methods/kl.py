@@ -1,0 +1,77 @@
+"""The KL baseline: Seol and Kim, "Performance Enhancement in Federated Learning by Reducing Class Imbalance
+of Non-IID Data", Sensors 2023, Algorithm 2.
+
+Divergence only stops the search; what fills a cohort is the class that is short. Where the printed
+algorithm leaves a choice: it stops as soon as enough clients are found or the divergence is small, never
+takes a client twice, and gives up when nobody can help. Without a threshold cohorts are as large as other
+methods'. The modules that oversample and adapt batch size and learning rate are not part of selection.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Ids, Memory, Round, Selector
+from fedcohort.core.profile import Profile
+from fedcohort.core.settings import at_least
+
+
+@register
+@dataclass(frozen=True)
+class KL(Selector):
+    """Fills the cohort's rarest class from the largest clients, and trains on no more than the commonest
+    class of the largest one."""
+
+    also_sends: ClassVar[str] = "4 bytes per class down, the samples each client may use"
+
+    threshold: Annotated[float, at_least(0)] = 0.0  # stop below this divergence from uniform, in nats
+    truncate: bool = True  # clients leave out samples of classes that are full; False: train on all
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"counts"})
+
+    def init_selector(self, profile: Profile) -> Memory:
+        return {"counts": profile.known_counts(self.name)}
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        return torch.tensor(list(self.plan(memory["counts"], now)), dtype=torch.long)
+
+    def allow(self, memory: Memory, now: Round) -> Tensor | None:
+        if not self.truncate:
+            return None
+        plan = self.plan(memory["counts"], now)
+        return torch.stack([plan[client] for client in now.selected.tolist()])
+
+    def plan(self, counts: Tensor, now: Round) -> dict[int, Tensor]:
+        """The cohort in order of choice, with the samples of each class that each client gives."""
+        size = counts[now.members].sum(1)
+        waiting = now.members[size.argsort(descending=True, stable=True)].tolist()
+        first = waiting.pop(0)
+        plan, total = {first: counts[first]}, counts[first].clone()
+        full = total.max()
+        helped = True
+        while helped:
+            helped = False
+            for client in list(waiting):
+                if len(plan) >= now.cohort or self._is_even(total, full):
+                    return plan
+                if counts[client, total.argmin()] > 0:
+                    plan[client] = torch.minimum(full - total, counts[client])
+                    total += plan[client]
+                    waiting.remove(client)
+                    helped = True
+        return plan
+
+    def _is_even(self, total: Tensor, full: Tensor) -> bool:
+        every_class_is_full = bool((total >= full - 1e-9).all())
+        return every_class_is_full or (self.threshold > 0 and divergence(total) < self.threshold)
+
+
+def divergence(counts: Tensor) -> float:
+    """Kullback-Leibler divergence of label counts from the uniform distribution, in nats."""
+    share = counts / counts.sum().clamp(min=torch.finfo(counts.dtype).tiny)
+    return math.log(len(counts)) + float(torch.special.xlogy(share, share).sum())

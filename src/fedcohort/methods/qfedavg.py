@@ -1,0 +1,32 @@
+"""q-FedAvg: Li et al., "Fair Resource Allocation in Federated Learning", ICLR 2020.
+https://arxiv.org/abs/1905.10497"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.core.settings import above, at_least
+
+TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
+
+
+@register
+@dataclass(frozen=True)
+class QFedAvg(Aggregator):
+    """Weighs a client by the q-th power of its loss before training: those badly served count more."""
+
+    q: Annotated[float, at_least(0)] = 1.0  # 0 weighs everybody the same; the larger, the more even
+    lipschitz: Annotated[float, above(0)] | None = None  # L of the loss; None: 1 / local learning rate
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"loss_before"})
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        L = self.lipschitz or 1 / now.profile.local.lr_at(now.number)  # noqa: N806
+        loss = updates.probes["loss_before"].double() + TINY
+        squares = (updates.up["delta"] ** 2).sum(1).double()
+        h = self.q * loss ** (self.q - 1) * L**2 * squares + L * loss**self.q
+        return L * loss**self.q / h.sum()

@@ -1,0 +1,90 @@
+"""FedDyn: clients minimise f_k(x) - <slope_k, x> + alpha |x - sent|^2 / 2; the server adds -h / alpha."""
+
+import pytest
+import torch
+
+from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.state import State
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.evaluate import adapt, serving
+from fedcohort.methods.feddyn import FedDyn
+
+
+def slopes(state: State) -> dict[int, float]:
+    return {client: float(memory["slope"]) for client, memory in state.clients.items()}
+
+
+def server_h(state: State, group: int = 0) -> float:
+    return float(state.groups[group].aggregator["h"])
+
+
+def served(part: FedDyn, state: State) -> float:
+    ((weights, _),) = serving(Method.of(part), state)
+    return float(weights.params)
+
+
+def test_two_rounds():
+    """alpha = .5. Round 1: slopes are 0, so clients see g = x - b + .5 (x - 1) and reach 1.37 and .4855.
+
+    slope_0 = -.5 * .37, slope_1 = .5 * .5145, h = -(.5 / 3)(.37 - .5145) = .02408333 over all three clients,
+    x = .92775 - h / .5 = .8795833. Round 2 with clients 1 and 2 goes on from there.
+    """
+    first, second = play_toy("feddyn(alpha=0.5)", (0, 1), (1, 2))
+    assert slopes(first) == pytest.approx({0: -0.185, 1: 0.25725}, abs=1e-6)
+    assert server_h(first) == pytest.approx(0.0240833333, abs=1e-6)
+    assert position(first) == pytest.approx(0.8795833333, abs=1e-6)
+    assert served(FedDyn(alpha=0.5), first) == pytest.approx(0.92775, abs=1e-6)
+    assert slopes(second) == pytest.approx({0: -0.185, 1: 0.465922625, 2: -0.0111385417}, abs=1e-6)
+    assert server_h(second) == pytest.approx(0.0899280278, abs=1e-6)
+    assert position(second) == pytest.approx(0.5021931944, abs=1e-6)
+    assert served(FedDyn(alpha=0.5), second) == pytest.approx(0.68204925, abs=1e-6)
+
+
+def test_the_sent_model_answers_if_wanted():
+    (state,) = play_toy("feddyn(alpha=0.5)", (0, 1))
+    assert served(FedDyn(alpha=0.5, evaluate="sent"), state) == position(state)
+
+
+def test_before_the_first_round_the_start_answers():
+    method = Method.of(Cohorts(((),)), FedDyn())
+    (state,) = play_method(method, toy_task(), 1)
+    assert served(FedDyn(), state) == position(state) == 1.0
+
+
+def test_h_is_the_mean_of_all_slopes():
+    for state in play_toy("feddyn(alpha=0.5)", (0, 1), (1, 2), (2,), (0, 2)):
+        assert server_h(state) == pytest.approx(sum(slopes(state).values()) / 3, abs=1e-5)
+
+
+def test_it_finds_the_joint_optimum_where_fedavg_does_not():
+    """Curvature 1 at 3 and 3 at -1: the optimum is 0, though clients take 5 and 8 steps."""
+    task = toy_task(b=(3, -1), sizes=(10, 10), steps=(5, 8), curvature=(1, 3))
+    exact = play_toy("feddyn(alpha=1)", (0, 1), task=task, rounds=200)[-1]
+    biased = play_toy("fairavg", (0, 1), task=task, rounds=200)[-1]
+    assert position(exact) == pytest.approx(0, abs=1e-3)
+    assert abs(position(biased)) > 0.05
+
+
+def test_a_lost_client_writes_nothing():
+    (state,) = play_toy("feddyn(alpha=0.5)", (0, 1), lost=(1,))
+    assert slopes(state) == pytest.approx({0: -0.185}, abs=1e-6)
+    assert server_h(state) == pytest.approx(-0.185 / 3, abs=1e-6)
+
+
+def test_a_split_recomputes_h_as_the_mean_of_its_members():
+    (state,) = play_toy("feddyn(alpha=0.5)", (0, 1), grouping=Regrouped(((0, 1, 0),)))
+    assert server_h(state, 0) == pytest.approx(-0.185 / 2, abs=1e-6)
+    assert server_h(state, 1) == pytest.approx(0.25725, abs=1e-6)
+    assert torch.equal(*(group.aggregator["avg"] for group in state.groups))
+
+
+def test_adaptation_starts_from_the_model_that_answers():
+    """From the mean .92775, client 2 (b = 1, slope 0, pull .5 to where it starts) takes two steps:
+    .92775 + .1 * .07225 = .934975, then + .1 * (.065025 - .5 * .007225) = .94111625."""
+    method, task = Method.of(Cohorts(((0, 1),)), FedDyn(alpha=0.5)), toy_task(local=Local(lr=0.1, steps=2))
+    (state,) = play_method(method, task, 1)
+    adapted = adapt(method, state, task, task.profile(method), LoopEngine(task))
+    reached = {int(client): float(weights.params) for weights, (client,) in adapted}
+    assert reached[2] == pytest.approx(0.94111625, abs=1e-6)
