@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test lint clean
+.PHONY: install demo test lint bench bench-peers clean
 
 install: $(READY)
 
@@ -23,7 +23,13 @@ lint: $(READY)
 	@$(BIN)/mypy
 
 test: lint
-	@$(BIN)/pytest -n 2
+	@$(BIN)/python -m pytest -n 2 tests benchmarks
+
+bench: $(READY)
+	@$(BIN)/fedcohort bench $(ARGS)
+
+bench-peers: $(READY)
+	@$(BIN)/python -m benchmarks.run_peers --engine pool $(ARGS)
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -160,6 +160,27 @@ def method_page(entry: dict[str, Any]) -> Group:
     return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
 
 
+def bench_tables(measured: dict[str, Any]) -> Group:
+    """One table per kind of job."""
+    jobs, parts = measured["jobs"], []
+    columns = ("engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second")
+    training = {name: job for name, job in jobs.items() if "engine_ms" in job}
+    if training:
+        titles = ("job", *(column.replace("_", " ") for column in columns))
+        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, title="Milliseconds a round (medians)")
+        for name, job in training.items():
+            table.add_row(name, *(f"{job[column]:,}" for column in columns))
+        parts.append(table)
+    for name, job in jobs.items():
+        if name not in training:
+            table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
+            for key, value in {**job, **job.get("seconds", {})}.items():
+                if key != "seconds":
+                    table.add_row(key.replace("_", " "), f"{value:,}")
+            parts.append(table)
+    return Group(*parts, Text(str(measured["machine"]), style="dim"))
+
+
 SCOPES = (
     "global: all test samples together, each answered by the model that serves its client. "
     "personal: the mean over clients of the accuracy on their own test samples. "

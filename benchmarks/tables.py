@@ -1,0 +1,169 @@
+"""RESULTS.md from results.json; ``python -m benchmarks.tables`` writes it again without measuring."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+REFERENCE = "bare"
+OWN_ORDER = ("fedcohort", "fedjax")  # engines that shuffle for themselves
+SAME_ORDER = 0.02  # of accuracy: sums in another order round differently, and momentum makes that grow
+LEAST = 0.01  # allowed to the others even where the order of examples hardly matters
+Results = dict[str, Any]
+
+INTRODUCTION = """\
+# fedcohort and its peers: {started}
+
+{cpu}, {cores} cores, {memory_gb} GB, {system}. Load before each run: median {load:.1f}, at most {most:.1f}.
+
+Written by `make bench-peers`. All engines run the same jobs: the same examples, clients, cohorts, first
+weights, local steps and FedAvg by size. They run in turn, pass after pass, and ratios are taken within a
+pass: **median [lowest to highest]** over the passes. A run is timed after one warm-up round, evaluation
+is left out. CPU and memory are those of an engine's whole process tree; shared pages count once.
+Names that end in `-all` use all cores (pfl: one process each; the others: threads); the same name without
+it uses one. Flower and FedJAX always use all. fedcohort ran its engine `{engine}`.
+
+- **A**: multi-layer perceptron, 100 clients with Dirichlet(0.1) label skew, 10 a round
+- **B**: LeNet-5, 100 clients with Dirichlet(0.1) label skew, 10 a round, momentum 0.9
+- **C**: multi-layer perceptron, 1,000 clients of 60 examples and one or two classes, 100 a round
+"""
+
+
+def render(results: Results) -> str:
+    """The whole report."""
+    loads = [entry["load"] for entry in results["passes"]] or [0.0]
+    head = INTRODUCTION.format(
+        **results["machine"],
+        started=results["started"],
+        engine=results["engine"],
+        load=median(loads),
+        most=max(loads),
+    )
+    jobs = [text for job in results["jobs"] for text in _job(results, job)]
+    return "\n".join([head, *jobs, *_failures(results), *_versions(results)]) + "\n"
+
+
+def disagreeing(results: Results) -> list[str]:
+    """A sentence for each engine that did not learn what the plain loop learns."""
+    sentences = []
+    for job, found in results["accuracy"].items():
+        for engine, accuracy in found.items():
+            wanted, allowed = _expected(results, job, engine)
+            if wanted is not None and abs(accuracy - wanted) > allowed:
+                sentences.append(
+                    f"job {job}: {engine} ends at accuracy {accuracy:.3f}, more than {allowed:.3f} from "
+                    f"{wanted:.3f}, so its speed is not comparable"
+                )
+    return sentences
+
+
+def _expected(results: Results, job: str, engine: str) -> tuple[float | None, float]:
+    """The accuracy of an engine that does what it should, and how far off it may be."""
+    shuffled = results["shuffled"].get(job, [])
+    if engine not in OWN_ORDER:
+        return results["accuracy"][job].get(REFERENCE), SAME_ORDER
+    if len(shuffled) < 2:
+        return None, 0.0
+    return mean(shuffled), max(LEAST, 3 * stdev(shuffled))
+
+
+def _accuracy_rule(results: Results, job: str) -> str:
+    wanted, allowed = _expected(results, job, "fedcohort")
+    if wanted is None:
+        return "Accuracies were not checked."
+    shuffled = results["shuffled"][job]
+    return (
+        f"With other orders of the examples ({len(shuffled)} runs) the plain loop ends between "
+        f"{min(shuffled):.3f} and {max(shuffled):.3f}. Accuracies must agree: for engines that visit "
+        f"examples in the same order, within {SAME_ORDER} of {REFERENCE}; for {' and '.join(OWN_ORDER)}, "
+        f"which shuffle for themselves, within {allowed:.3f} of {wanted:.3f} (three standard deviations, "
+        f"at least {LEAST})."
+    )
+
+
+def _job(results: Results, job: str) -> list[str]:
+    runs = [entry for entry in results["passes"] if entry["job"] == job]
+    accuracy = results["accuracy"].get(job, {})
+    speed = {run["engine"]: median(_ms(r) for r in runs if r["engine"] == run["engine"]) for run in runs}
+    rows = [_row(name, runs, accuracy) for name in sorted(speed, key=lambda name: speed[name])]
+    rows += [[name, *["not timed"] * 6, f"{accuracy[name]:.4f}"] for name in accuracy if name not in speed]
+    shape, passes = results["jobs"][job], len({entry["pass"] for entry in runs})
+    titles = [
+        "engine", "ms a round", "its time / fedcohort's", "samples/s", "CPU ms a round", "memory MB",
+        "start-up s", f"accuracy after {shape['accuracy']} rounds",
+    ]  # fmt: skip
+    return [
+        f"## Job {job}\n",
+        f"{passes} passes, {shape['timed']} timed rounds each. {_limit(results, job)}\n",
+        f"{_accuracy_rule(results, job)}\n",
+        *_table(titles, rows),
+        "",
+    ]
+
+
+def _row(name: str, runs: list[Results], accuracy: dict[str, float]) -> list[str]:
+    own = [run for run in runs if run["engine"] == name]
+    ours = {run["pass"]: _ms(run) for run in runs if run["engine"] == "fedcohort"}
+    ratios = [_ms(run) / ours[run["pass"]] for run in own if run["pass"] in ours]
+    return [
+        f"**{name}**" if name == "fedcohort" else name,
+        _spread([_ms(run) for run in own], "{:.0f}"),
+        "1" if name == "fedcohort" else _spread(ratios, "{:.2f}"),
+        f"{median(1000 * run['samples_per_round'] / _ms(run) for run in own):,.0f}",
+        f"{median(1000 * run['cpu_s'] / len(run['rounds_ms']) for run in own):.0f}",
+        f"{max(run['peak_rss_mb'] for run in own):.0f}",
+        f"{median(run['start_up_s'] for run in own):.1f}",
+        f"{accuracy[name]:.4f}" if name in accuracy else "not run",
+    ]
+
+
+def _ms(run: Results) -> float:
+    """All engines time the same rounds, so their mean is over the same work."""
+    return mean(run["rounds_ms"])
+
+
+def _spread(values: list[float], form: str) -> str:
+    if not values:
+        return "no pair"
+    middle, low, high = (form.format(value) for value in (median(values), min(values), max(values)))
+    return f"{middle} [{low} to {high}]"
+
+
+def _limit(results: Results, job: str) -> str:
+    """What the matrix products alone would take."""
+    found = [entry for entry in results["gemm"] if entry["job"] == job]
+    if not found:
+        return "The matrix products were not measured."
+    cores, one = results["machine"]["cores"], min(entry["ms_per_round"] for entry in found)
+    work, rate = found[0]["gflop_per_round"], max(entry["gflop_per_second"] for entry in found)
+    return (
+        f"The matrix products alone ({work:.1f} GFLOP a round) would take {one:.0f} ms "
+        f"on one core at the job's own shapes ({rate:.0f} GFLOP/s), "
+        f"{one / cores:.0f} ms on {cores} if they shared nothing."
+    )
+
+
+def _failures(results: Results) -> Iterable[str]:
+    wrong = [f"- {failure['engine']}: {failure['reason']}" for failure in results["failures"]]
+    wrong += [f"- {sentence}" for sentence in disagreeing(results)]
+    return ["## What went wrong\n", *wrong, ""] if wrong else []
+
+
+def _versions(results: Results) -> Iterable[str]:
+    found = {entry["engine"]: entry["versions"] for entry in results["passes"]}
+    rows = [[name, ", ".join(f"{key} {value}" for key, value in v.items())] for name, v in found.items()]
+    return ["## Versions\n", *_table(["engine", "versions"], rows)]
+
+
+def _table(titles: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (titles, ["---"] * len(titles), *rows)]
+
+
+def main() -> None:
+    here = Path(__file__).parent
+    (here / "RESULTS.md").write_text(render(json.loads((here / "results.json").read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""``fedcohort bench``: how fast this machine trains, beside what it could do at best.
+
+:mod:`.jobs` and :mod:`.plain_torch` need NumPy and PyTorch only, so that the benchmarks against other
+frameworks can use them in environments without fedcohort.
+"""

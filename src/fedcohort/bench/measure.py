@@ -1,0 +1,171 @@
+"""Timings of one machine, as ratios of runs that take turns: engine, reference, bare loop, engine, ..."""
+
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedcohort.bench import plain_torch
+from fedcohort.bench.gemm import limit
+from fedcohort.bench.jobs import JOBS, Data, load, write
+from fedcohort.bench.task import build_task, first_state
+from fedcohort.core.loop import step
+from fedcohort.core.method import make
+from fedcohort.core.parts import Round
+from fedcohort.core.profile import Local, Profile
+from fedcohort.data.places import Places
+from fedcohort.engines import Engine
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.errors import UserError
+
+ALL = (*JOBS, "scale", "startup")
+
+
+def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """The named jobs, each measured ``repeats`` times after a round to warm up."""
+    for job in jobs:
+        if job not in ALL:
+            raise UserError(f"--jobs: there is no job '{job}'; known: {', '.join(ALL)}")
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {"machine": machine(), "jobs": {}}
+    for job in jobs:
+        say(f"job {job} ...")
+        if job in JOBS:
+            cache = Places.of(None).cache / "bench"
+            results["jobs"][job] = training(load(write(JOBS[job], cache)), repeats)
+        else:
+            results["jobs"][job] = scale() if job == "scale" else startup(repeats)
+    return results
+
+
+def training(data: Data, repeats: int) -> dict[str, Any]:
+    """Milliseconds a round of the engine, the reference loop and the bare PyTorch loop, measured in turns."""
+    method, task = build_task(data)
+    profile = task.profile(method)
+    engines: dict[str, Engine] = {"engine": PoolEngine(task), "reference": LoopEngine(task)}
+    states = {name: first_state(method, task, data) for name in engines}
+    bare = bare_rounds(data)
+    times: dict[str, list[float]] = {"engine": [], "reference": [], "bare": []}
+    for number in range(1 + repeats):
+        for name, engine in engines.items():
+            since = time.perf_counter()
+            states[name], _ = step(method, states[name], task, profile, engine)
+            times[name].append(time.perf_counter() - since)
+        since = time.perf_counter()
+        bare(number)
+        times["bare"].append(time.perf_counter() - since)
+    timed = {name: [1000 * t for t in taken[1:]] for name, taken in times.items()}
+    floor = limit(data, range(1, 1 + repeats))
+    cores = os.cpu_count() or 1
+    gap = (
+        (states["engine"].groups[0].weights.params - states["reference"].groups[0].weights.params).abs().max()
+    )
+    return {
+        **{f"{name}_ms": round(statistics.median(ms), 1) for name, ms in timed.items()},
+        **{f"{name}_range_ms": [round(min(ms), 1), round(max(ms), 1)] for name, ms in timed.items()},
+        **ratio("bare", timed["bare"], timed["engine"]),
+        **ratio("reference", timed["reference"], timed["engine"]),
+        "gemm_ms_one_core": floor["ms_per_round"],
+        "gemm_share": round(floor["ms_per_round"] / cores / statistics.median(timed["engine"]), 3),
+        "gflop_per_second_one_core": floor["gflop_per_second"],
+        "samples_per_second": round(data.samples(1) / statistics.median(timed["engine"]) * 1000),
+        "max_weight_difference": float(gap),
+    }
+
+
+def bare_rounds(data: Data) -> Callable[[int], None]:
+    """One round of the plain loop at a time."""
+    network = plain_torch.first_network(data)
+    weights = plain_torch.get_weights(network)
+
+    def run(number: int) -> None:
+        nonlocal weights
+        total, samples = torch.zeros_like(weights), data.samples(number)
+        for place in range(data.job.cohort):
+            plain_torch.set_weights(network, weights)
+            x, y = plain_torch.examples(data, number, place)
+            plain_torch.train(network, x, y, data.job)
+            total.add_(plain_torch.get_weights(network), alpha=len(y) / samples)
+        weights = total
+
+    return run
+
+
+def scale(clients: int = 100_000, classes: int = 100) -> dict[str, Any]:
+    """Seconds and memory of diagnosis, grouping and selection in a federation of very many clients."""
+    from fedcohort.diagnosis import diagnose
+
+    rng = np.random.default_rng(0)
+    mixes = rng.dirichlet([0.1] * classes, size=40)
+    counts = np.stack([rng.multinomial(60, mixes[k % 40]) for k in range(clients)]).astype(float)
+    profile, losses = _profile(counts), torch.from_numpy(rng.random(clients))
+    now = Round(0, profile, 0, torch.arange(clients), 100)
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        since = time.perf_counter()
+        out = work(*arguments)
+        seconds[name] = round(time.perf_counter() - since, 2)
+        return out
+
+    timed("diagnose", diagnose, counts)
+    grouping: Any = make("clust_psi_pfl", {})
+    timed("clust_psi_pfl grouping", grouping.init_grouping, profile)
+    for name in ("fedlecc", "fedentopt"):
+        selector: Any = make(name, {})
+        memory = timed(f"{name} set-up", selector.init_selector, profile)
+        timed(f"{name} selection of 100", selector.select, memory, now, losses)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {"clients": clients, "classes": classes, "seconds": seconds, "peak_gb": round(peak, 2)}
+
+
+def _profile(counts: np.ndarray) -> Profile:
+    nobody = torch.zeros(len(counts), dtype=torch.long)
+    size = torch.from_numpy(counts.sum(1)).long()
+    model: Any = None  # grouping and selection look at labels only
+    return Profile(size, nobody, torch.from_numpy(counts), counts.shape[1], model, Local(), seed=0)
+
+
+def startup(repeats: int) -> dict[str, Any]:
+    """Seconds until the command line answers, and until the library is ready to train."""
+    calls = {
+        "help_s": ["-m", "fedcohort.cli", "--help"],
+        "import_torch_s": ["-c", "import torch"],
+        "ready_s": ["-c", "import fedcohort.engines.pool"],
+    }
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(1 + repeats):
+        for name, words in calls.items():
+            since = time.perf_counter()
+            subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=Path.cwd())
+            taken[name].append(time.perf_counter() - since)
+    return {name: round(statistics.median(seconds[1:]), 3) for name, seconds in taken.items()}
+
+
+def ratio(name: str, slow: list[float], fast: list[float]) -> dict[str, Any]:
+    """How many times as fast, round by round: median and range of the pairs."""
+    pairs = [round(a / b, 2) for a, b in zip(slow, fast, strict=True)]
+    return {f"ratio_{name}": statistics.median(pairs), f"ratio_{name}_range": [min(pairs), max(pairs)]}
+
+
+def machine() -> dict[str, Any]:
+    names: list[str] = []
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "torch": torch.__version__,
+    }
