@@ -21,9 +21,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 def read_arguments(**extra: tuple[type, object, str]) -> argparse.Namespace:
     """``--folder``, ``--rounds`` and a runner's own options, given as ``name=(type, default, help)``."""
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--folder", type=Path, required=True, help="a job's folder"
-    )
+    parser.add_argument("--folder", type=Path, required=True, help="a job's folder")
     parser.add_argument("--rounds", type=int, required=True, help="timed rounds, after one to warm up")
     parser.add_argument("--threads", type=int, default=1, help="of the numerical library")
     for name, (kind, default, text) in extra.items():
