@@ -16,6 +16,7 @@ from fedcohort.core.keyed import generator, key_seed
 from fedcohort.core.optimiser import Optimiser, reach
 from fedcohort.core.parts import Anchor, Memory, Objective, Trained, View
 from fedcohort.core.profile import Local
+from fedcohort.data.federation import take
 
 GATHER = 1 << 24  # bytes of examples copied at a time
 
@@ -42,7 +43,7 @@ class Job(NamedTuple):
         for start in range(0, len(self.plan), together):
             part = self.plan[start : start + together]
             rows, sizes = torch.cat(part), [len(batch) for batch in part]
-            yield from zip(self.x[rows].split(sizes), self.y[rows].split(sizes), strict=True)
+            yield from zip(take(self.x, rows).split(sizes), self.y[rows].split(sizes), strict=True)
 
 
 Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, returns the loss of each step

@@ -13,7 +13,7 @@ from fedcohort.core.merge import merged_task
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, View
 from fedcohort.core.task import Task
 from fedcohort.core.train import Descend, client_round
-from fedcohort.data.federation import Split
+from fedcohort.data.federation import Split, take
 from fedcohort.engines import Answer, Order
 
 CHUNK = 4096  # examples evaluated at a time
@@ -118,7 +118,7 @@ def predict(model: Flat, weights: Weights, split: Split, rows: Tensor) -> tuple[
     """Loss and predicted class of these rows, a few thousand at a time."""
     losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
     for chunk in rows.split(CHUNK):
-        logits = model.logits(weights, split.x[chunk])
+        logits = model.logits(weights, take(split.x, chunk))
         losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none"))
         classes.append(logits.argmax(1))
     return torch.cat(losses), torch.cat(classes)

@@ -17,7 +17,8 @@ from fedcohort.core.parts import LogitMap
 from fedcohort.core.profile import Local
 from fedcohort.core.rows import Block, Factor, FactoredRow
 from fedcohort.core.train import Job
-from fedcohort.engines.stack import Stack, softmax_error_per_row, threshold_backward
+from fedcohort.data.federation import take
+from fedcohort.engines.stack import Stack, threshold_backward, weighted_error
 
 
 class Coefficients:
@@ -64,7 +65,7 @@ def gather(jobs: Sequence[Job], number: int) -> Step | None:
     rows[there] = torch.cat(batches)
     share = there / sizes.clamp(min=1)[:, None]
     flat = rows.flatten()
-    x = jobs[0].x[flat].flatten(1)
+    x = take(jobs[0].x, flat).flatten(1)
     return Step(x.view(len(jobs), longest, -1), jobs[0].y[flat].view(len(jobs), longest), share)
 
 
@@ -117,7 +118,7 @@ def _step(
             )  # 1: the bias is a weight of a constant input
             out.baddbmm_(gram, errors, alpha=-weight)
         values.append(out.relu_() if position < len(layers) - 1 else out)
-    error, losses = softmax_error_per_row(values.pop(), step.y, step.share, maps)
+    error, losses = weighted_error(values.pop(), step.y, step.share, maps)
     found = [error]
     for position in range(len(layers) - 1, 0, -1):
         back = torch.mm(error.flatten(0, 1), layers[position].weight(params))

@@ -17,6 +17,7 @@ from fedcohort.core.parts import LogitMap, Objective
 from fedcohort.core.train import Job
 
 threshold_backward = torch.ops.aten.threshold_backward  # passes a gradient where the activation is positive
+MINUS_ONE = torch.tensor(-1.0)
 
 
 @dataclass(frozen=True)
@@ -62,35 +63,34 @@ class Stack:
             start = layers[-1].bias_start + layers[-1].outputs
         return cls(layers)
 
-    def forward(self, vector: Tensor, x: Tensor) -> list[Tensor]:
-        """The input of each layer, and last the logits."""
-        values = [x]
-        for layer in self.layers[:-1]:
-            values.append(torch.addmm(layer.bias(vector), values[-1], layer.weight(vector).t()).relu_())
-        last = self.layers[-1]
-        return [*values, torch.addmm(last.bias(vector), values[-1], last.weight(vector).t())]
+    def views(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each layer, inside the vector."""
+        return [(layer.weight(vector), layer.bias(vector)) for layer in self.layers]
 
     def descend(self, job: Job, weights: Weights) -> Tensor:
         """A client's local steps, in place; the loss of each."""
-        vector, trace = weights.params, torch.zeros(len(job.plan))
-        maps = job.objective.logits(job.view)
-        update = _Update(self, job, vector)
-        for number, (x, y) in enumerate(job.batches()):
-            values = self.forward(vector, x.flatten(1))
-            error, trace[number] = softmax_error(values.pop(), y, maps)
+        layers, maps, losses = self.views(weights.params), job.objective.logits(job.view), []
+        (*hidden, (last, bias)), back = layers, [weight for weight, _ in layers[:0:-1]]
+        update = _Update(self, job, weights.params)
+        for x, y in job.batches():
+            values = [x.flatten(1)]
+            for weight, own in hidden:
+                values.append(torch.addmm(own, values[-1], weight.t()).relu_())
+            error, loss = softmax_error(torch.addmm(bias, values[-1], last.t()), y, maps)
+            losses.append(loss)
             errors = [error]
-            for layer, value in zip(self.layers[:0:-1], values[:0:-1], strict=True):
-                error = threshold_backward(error @ layer.weight(vector), value, 0)
+            for weight, value in zip(back, values[:0:-1], strict=True):
+                error = threshold_backward(error @ weight, value, 0)
                 errors.append(error)
             update.apply(errors[::-1], values)
-        return trace
+        return torch.stack(losses) if losses else torch.zeros(0)
 
 
 class _Update:
     """Moves the weights by one batch's errors: fused for SGD, through the shared optimiser otherwise."""
 
     def __init__(self, stack: Stack, job: Job, vector: Tensor) -> None:
-        self.layers, self.local, self.lr, self.vector = stack.layers, job.local, job.view.lr, vector
+        self.local, self.lr, self.vector = job.local, job.view.lr, vector
         self.fused = self.local.optimiser == "sgd" and not self.local.nesterov
         pull, center, offset = job.anchor
         self.shrink = pull + (self.local.weight_decay if self.fused else 0.0)
@@ -99,16 +99,17 @@ class _Update:
         self.constant = sum(constants[1:], constants[0]) if constants else None
         self.momentum = torch.zeros_like(vector) if self.local.momentum or not self.fused else None
         self.optimiser = None if self.fused else Optimiser(self.local, vector)
+        self.targets = stack.views(vector if self.momentum is None else self.momentum)
 
     def apply(self, errors: list[Tensor], values: list[Tensor]) -> None:
         """The slope is the loss's gradient plus ``shrink * weights + constant``."""
         if self.momentum is None:
-            self._add(self.vector, errors, values, keep=1 - self.lr * self.shrink, scale=-self.lr)
+            self._add(errors, values, keep=1 - self.lr * self.shrink, scale=-self.lr)
             if self.constant is not None:
                 self.vector.add_(self.constant, alpha=-self.lr)
             return
         slope = self.momentum
-        self._add(slope, errors, values, keep=self.local.momentum if self.fused else 0.0, scale=1.0)
+        self._add(errors, values, keep=self.local.momentum if self.fused else 0.0, scale=1.0)
         if self.shrink:
             slope.add_(self.vector, alpha=self.shrink)
         if self.constant is not None:
@@ -118,35 +119,31 @@ class _Update:
         else:
             self.optimiser.step(self.vector, slope, self.lr)
 
-    def _add(
-        self, target: Tensor, errors: list[Tensor], values: list[Tensor], keep: float, scale: float
-    ) -> None:
+    def _add(self, errors: list[Tensor], values: list[Tensor], keep: float, scale: float) -> None:
         """``target <- keep * target + scale * gradient``, layer by layer."""
-        for layer, error, value in zip(self.layers, errors, values, strict=True):
-            layer.weight(target).addmm_(error.t(), value, beta=keep, alpha=scale)
-            bias = layer.bias(target)
-            torch.add(bias.mul_(keep) if keep != 1 else bias, error.sum(0), alpha=scale, out=bias)
+        for (weight, bias), error, value in zip(self.targets, errors, values, strict=True):
+            weight.addmm_(error.t(), value, beta=keep, alpha=scale)
+            if keep != 1:
+                bias.mul_(keep)
+            bias.add_(error.sum(0), alpha=scale)
 
 
 def softmax_error(logits: Tensor, labels: Tensor, maps: LogitMap) -> tuple[Tensor, Tensor]:
     """The gradient of the mean cross-entropy with respect to the logits, and that mean."""
-    share = logits.new_full((len(labels),), 1 / len(labels))
-    return softmax_error_per_row(logits, labels, share, maps)
+    return weighted_error(logits, labels, 1 / len(labels), maps)
 
 
-def softmax_error_per_row(
-    logits: Tensor, labels: Tensor, share: Tensor, maps: LogitMap
+def weighted_error(
+    logits: Tensor, labels: Tensor, share: Tensor | float, maps: LogitMap
 ) -> tuple[Tensor, Tensor]:
-    """The same for any leading axes, where the last of them is summed with weights ``share``."""
+    """The same for any leading axes: the last of them is summed, each sample by its ``share``."""
     scale, shift = maps
     logits = logits if scale is None else logits * scale
     logits = logits if shift is None else logits + shift
     log = torch.log_softmax(logits, -1)
-    index = labels[..., None]
-    loss = -(log.gather(-1, index).squeeze(-1) * share).sum(-1)
-    error = log.exp_()
-    error.scatter_add_(-1, index, error.new_full((1,), -1.0).expand_as(index))
-    error.mul_(share[..., None])
+    loss = log.gather(-1, labels[..., None]).squeeze(-1).mul_(-share).sum(-1)
+    error = log.exp_().scatter_add_(-1, labels[..., None], MINUS_ONE.expand(*labels.shape, 1))
+    error.mul_(share[..., None] if isinstance(share, Tensor) else share)
     return (error if scale is None else error.mul_(scale)), loss
 
 
