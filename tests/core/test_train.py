@@ -12,7 +12,7 @@ from fedcohort.core.flat import Flat
 from fedcohort.core.keyed import generator
 from fedcohort.core.parts import View
 from fedcohort.core.profile import Local
-from fedcohort.core.train import batches, client_round
+from fedcohort.core.train import batches, client_round, prepare
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold
 
@@ -89,7 +89,7 @@ def train(
         down, {"c": torch.zeros(flat.num_params)}, torch.tensor([6, 6]), size, 0.1, local.steps_for(size)
     )
     part = objective or Plain()
-    up, _, trained = client_round(part, flat, local, X[:size], Y[:size], view, seed, *key)  # type: ignore[arg-type]
+    up, _, trained = client_round(prepare(part, flat, local, X[:size], Y[:size], view, (seed, *key)))
     return trained.weights.params, up, trained.trace
 
 
@@ -136,7 +136,7 @@ def test_training_leaves_what_was_sent_untouched():
     down = flat.init(0)._asdict()
     before = {key: value.clone() for key, value in down.items()}
     view = View(down, {}, torch.tensor([6, 6]), 12, 0.1, 3)
-    _, _, trained = client_round(Plain(), flat, local, X, Y, view, 0, 0, 0)
+    _, _, trained = client_round(prepare(Plain(), flat, local, X, Y, view, (0, 0, 0)))
     assert all(down[key].equal(before[key]) for key in down)
     assert not trained.weights.buffers.equal(before["buffers"])
 

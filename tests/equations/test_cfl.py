@@ -1,4 +1,7 @@
-"""CFL: when a group is torn, and where it tears."""
+"""CFL: when a group is torn, and where it tears.
+
+Reference vectors asserted here: cfl1, cfl2, cfl2_brute, cfl_gamma.
+"""
 
 from itertools import combinations
 

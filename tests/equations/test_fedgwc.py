@@ -1,4 +1,7 @@
-"""FedGWC: rewards for typical losses, a matrix of who got them beside whom, splits where columns differ."""
+"""FedGWC: rewards for typical losses, a matrix of who got them beside whom, splits where columns differ.
+
+Reference vectors asserted here: gwc_omega, gwc_P1_col0, gwc_mse, gwc_m2, gwc_db_cols.
+"""
 
 from dataclasses import replace
 

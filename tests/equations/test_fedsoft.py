@@ -1,4 +1,7 @@
-"""FedSoft: importance by counting, selection by importance, a pull towards the weighted mean of centres."""
+"""FedSoft: importance by counting, selection by importance, a pull towards the weighted mean of centres.
+
+Reference vectors asserted here: fedsoft_v, fedsoft_grad, fedsoft_step.
+"""
 
 import pytest
 import torch
@@ -9,7 +12,7 @@ from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Round, View
 from fedcohort.core.profile import Local, Profile
-from fedcohort.core.train import client_round
+from fedcohort.core.train import client_round, prepare
 from fedcohort.methods.fedsoft import FedSoft
 from fedcohort.methods.uniform import Uniform
 from fedcohort.testing import play, tiny_task
@@ -57,7 +60,7 @@ def test_one_step_of_the_worked_client(lr, end):
     mine = {"params": torch.tensor([0.5, 0.5]), "buffers": torch.zeros(0)}
     view = View(down, mine, torch.tensor([4, 0]), 4, lr, 1)
     examples = torch.zeros(4, 1), torch.zeros(4, dtype=torch.long)
-    up, mine, _ = client_round(part, Flat(Plane), Local(), *examples, view, 0, 0, 0)
+    up, mine, _ = client_round(prepare(part, Flat(Plane), Local(), *examples, view, (0, 0, 0)))
     assert mine["params"].tolist() == pytest.approx(end)
     assert up["delta"].equal(mine["params"])  # centres are means of models
 

@@ -1,4 +1,7 @@
-"""FeSEM: nearest centre, then mean; a client that is away counts with the last model it sent."""
+"""FeSEM: nearest centre, then mean; a client that is away counts with the last model it sent.
+
+Reference vectors asserted here: fesem, fesem_obj.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,7 @@
-"""IFCA: each client trains the model that fits it best; a group's model is the mean of those who chose it."""
+"""IFCA: each client trains the model that fits it best; a group's model is the mean of those who chose it.
+
+Reference vectors asserted here: ifca, ifca_grad.
+"""
 
 import pytest
 import torch

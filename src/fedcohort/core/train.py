@@ -29,9 +29,11 @@ class Job(NamedTuple):
     local: Local
     x: Tensor
     y: Tensor
+    rows: Tensor | None  # which of x and y are the client's; None: all
     plan: list[Tensor]  # rows of x and y of each mini-batch
     view: View
     anchor: Anchor  # with its center known
+    key: tuple[int, int, int]  # (seed, round, client): batches and dropout depend on it, and on nothing else
 
     def reach(self) -> float:
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
@@ -72,8 +74,7 @@ def prepare(
     x: Tensor,
     y: Tensor,
     view: View,
-    seed: int,
-    *key: str | int,
+    key: tuple[int, int, int],
     rows: Tensor | None = None,
 ) -> Job:
     """The steps of a client whose examples are ``x`` and ``y``, or the given ``rows`` of them."""
@@ -81,41 +82,26 @@ def prepare(
     anchor = Anchor(pull, view.down["params"] if center is None and pull else center, offset)
     smallest = 2 if model.needs_pairs else 1
     size = len(y) if rows is None else len(rows)
-    plan = batches(size, view.steps, local, smallest, generator(seed, *key, "batch"))
+    plan = batches(size, view.steps, local, smallest, generator(*key, "batch"))
     plan = plan if rows is None else [rows[batch] for batch in plan]
-    return Job(objective, model, local, x, y, plan, view, anchor)
+    return Job(objective, model, local, x, y, rows, plan, view, anchor, key)
 
 
-def client_round(
-    objective: Objective,
-    model: Flat,
-    local: Local,
-    x: Tensor,
-    y: Tensor,
-    view: View,
-    seed: int,
-    *key: str | int,
-    rows: Tensor | None = None,
-    descend: Descend | None = None,
-) -> tuple[Memory, Memory, Trained]:
-    """Trains one client. Returns what goes up, what it remembers, and the outcome.
-
-    ``key`` is (round, client): batches and dropout depend on it, and on nothing else.
-    """
-    job = prepare(objective, model, local, x, y, view, seed, *key, rows=rows)
-    begun = objective.begin(view)
+def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memory, Trained]:
+    """Trains one client. Returns what goes up, what it remembers, and the outcome."""
+    begun = job.objective.begin(job.view)
     weights = Weights(begun.params.clone(), begun.buffers.clone())
-    with _dropout_keyed(model, seed, *key, "dropout"):
+    with _dropout_keyed(job, "dropout"):
         trace = (descend or by_autograd)(job, weights)
 
     def full_gradient(params: Tensor) -> Tensor:
         at = Weights(params, begun.buffers.clone())
-        mine = (x, y) if rows is None else (x[rows], y[rows])
-        with _dropout_keyed(model, seed, *key, "gradient"):
+        mine = (job.x, job.y) if job.rows is None else (job.x[job.rows], job.y[job.rows])
+        with _dropout_keyed(job, "gradient"):
             return gradient(job, at, *mine)[0]
 
     trained = Trained(weights, trace, len(job.plan), job.reach(), full_gradient)
-    return *objective.finish(begun, trained, view), trained
+    return *job.objective.finish(begun, trained, job.view), trained
 
 
 def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) -> Tensor:
@@ -144,9 +130,9 @@ def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, 
 
 
 @contextmanager
-def _dropout_keyed(model: Flat, seed: int, *key: str | int) -> Iterator[None]:
+def _dropout_keyed(job: Job, purpose: str) -> Iterator[None]:
     """Dropout layers draw from torch's global generator: lend it to them, and give it back untouched."""
-    with torch.random.fork_rng(devices=[], enabled=model.is_random):
-        if model.is_random:
-            torch.manual_seed(key_seed(seed, *key))
+    with torch.random.fork_rng(devices=[], enabled=job.model.is_random):
+        if job.model.is_random:
+            torch.manual_seed(key_seed(*job.key, purpose))
         yield

@@ -12,7 +12,7 @@ from fedcohort.core.keyed import generator
 from fedcohort.core.merge import merged_task
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, View
 from fedcohort.core.task import Task
-from fedcohort.core.train import Descend, client_round
+from fedcohort.core.train import Descend, Job, client_round, prepare
 from fedcohort.data.federation import Split, take
 from fedcohort.engines import Answer, Order
 
@@ -63,18 +63,22 @@ class LoopEngine:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
 
+    def job(self, objective: Objective, order: Order, number: int, model: Flat) -> Job:
+        """The client's local steps in this round."""
+        task, train = self.task, self.task.federation.train
+        key = task.seed, number, order.client
+        view = self.view(order)
+        return prepare(objective, model, task.local, train.x, train.y, view, key, self.rows(order))
+
     def train_one(
         self, objective: Objective, order: Order, number: int, model: Flat, descend: Descend | None = None
     ) -> Answer:
         """One client's round, with a model of its own and perhaps a faster way to take the steps."""
-        task, train = self.task, self.task.federation.train
-        rows = self.rows(order)
-        key = task.seed, number, order.client
-        up, mine, trained = client_round(
-            objective, model, task.local, train.x, train.y, self.view(order), *key, rows=rows, descend=descend
-        )
+        job = self.job(objective, order, number, model)
+        up, mine, trained = client_round(job, descend)
+        assert job.rows is not None
+        probes = self.probe(order, job.rows, trained.weights, model)
         buffers, trace = trained.weights.buffers, trained.trace
-        probes = self.probe(order, rows, trained.weights, model)
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes)
 
     def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.parts import Ids, Memory, Objective
 from fedcohort.core.task import Task
-from fedcohort.core.train import Job, by_autograd, prepare
+from fedcohort.core.train import Job, by_autograd
 from fedcohort.data.federation import Split
 from fedcohort.engines import Answer, Order
 from fedcohort.engines.kernels import speed_up
@@ -103,14 +103,8 @@ class PoolEngine(LoopEngine):
         return [self.train_one(objective, orders[0], number, self._model(), descend)]
 
     def _train_block(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        task, train = self.task, self.task.federation.train
-        jobs = []
-        for order in orders:
-            key = task.seed, number, order.client
-            rows = self.rows(order)
-            view = self.view(order)
-            jobs.append(prepare(objective, task.model, task.local, train.x, train.y, view, *key, rows=rows))
         assert self.stack is not None
+        jobs = [self.job(objective, order, number, self.task.model) for order in orders]
         block, traces = train_block(self.stack, jobs, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []
@@ -118,9 +112,9 @@ class PoolEngine(LoopEngine):
             up: Memory = {"delta": row}  # type: ignore[dict-item]  # a tensor in all but name
             steps, buffers = len(job.plan), order.down["buffers"]
             probes: Memory = {}
-            if order.probes:
+            if order.probes and job.rows is not None:
                 trained = Weights(order.down["params"] + row.tensor(), buffers)
-                probes = self.probe(order, self.rows(order), trained, self._model())
+                probes = self.probe(order, job.rows, trained, self._model())
             answers.append(Answer(order.client, up, order.mine, buffers, trace, steps, job.reach(), probes))
         return answers
 
