@@ -38,7 +38,7 @@ def methods() -> str:
     entries = json.loads(fedcohort("methods", "--json"))
     rows = ["| method | role | what it does |", "|---|---|---|"]
     for entry in sorted(entries, key=lambda e: (ROLES.index(e["roles"][0]), e["name"])):
-        if len(entry["roles"]) <= 2:
+        if not entry["reference"]:
             role = ", ".join(entry["roles"]) + (" (default)" if entry["default_for"] else "")
             title = entry["title"].replace("|", r"\|")
             rows.append(f"| `{entry['name']}` | {role} | {title} |")

@@ -19,6 +19,7 @@ def describe(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "roles": roles_of(cls),
+        "reference": part.pooled or part.silent,
         "default_for": [role for role, default in DEFAULTS.items() if default == name],
         "title": " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split()),
         "paper": " ".join(paper.split()),

@@ -134,7 +134,7 @@ def method_table(entries: Sequence[dict[str, Any]]) -> Table:
     order = list(ROLES)
     for entry in sorted(entries, key=lambda e: (order.index(e["roles"][0]), e["name"])):
         roles = ",\n".join(f"{role}*" if role in entry["default_for"] else role for role in entry["roles"])
-        roles = "reference" if len(entry["roles"]) > 2 else roles
+        roles = "reference" if entry["reference"] else roles
         needs = ", ".join(use.replace("_", " ") for use in entry["needs"])
         table.add_row(f"[bold]{entry['name']}[/bold]", roles, entry["title"], needs)
     table.caption, table.caption_justify = "* the default of its role", "left"

@@ -128,13 +128,13 @@ def _advice_sentence(level: Level, clear: Suggestion | None, suggestions: Sequen
         start = "fedavg may do, so compare it" if level == "moderate" else "compare fedavg"
         return (
             f"Train one model for all: {start} with choosing each round's clients by labels or losses "
-            f"(fedentopt, fedlecc) and with corrected local training (fedprox, scaffold)."
+            f"(fedentopt, fedlecc) and with corrected local training (fedprox, scaffold, fedlc)."
         )
     by_psi = next((item for item in suggestions if item.reading == "clust_psi_pfl"), clear)
     if by_psi is clear or adjusted_rand(by_psi.labels, clear.labels) >= SAME:
         how = "clust_psi_pfl"
     else:
-        how = "fedgwc, or clust_psi_pfl with signed features, because unsigned ones mix these groups"
+        how = "ifca, fedgwc, or clust_psi_pfl with signed features, because unsigned ones mix these groups"
     alone = "; groups of one or two clients gain little from it" if min(clear.sizes) < 3 else ""
     return (
         f"Train one model per group ({how}) if a client may use its group's model{alone}; if one model must "
