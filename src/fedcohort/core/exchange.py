@@ -11,7 +11,7 @@ from fedcohort.core.groups import inherit
 from fedcohort.core.method import Method
 from fedcohort.core.parts import PROBES, Ids, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.rows import stack
+from fedcohort.core.rows import is_finite, stack
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, messages
@@ -92,7 +92,7 @@ def _orders(
 
 def _is_finite(answer: Answer) -> bool:
     values = (*answer.up.values(), *answer.mine.values(), *answer.probes.values(), answer.buffers)
-    return all(bool(value.isfinite().all()) for value in values)
+    return all(is_finite(value) for value in values)
 
 
 def _stack(answers: Sequence[Answer], state: State, profile: Profile, size: Tensor) -> Updates:

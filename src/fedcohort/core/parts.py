@@ -126,6 +126,8 @@ class Updates:
 
     def where(self, mask: Tensor) -> "Updates":
         """Only the rows where ``mask`` holds."""
+        if bool(mask.all()):
+            return self  # one group, everybody in it: nothing to copy
         per_row = ("ids", "group", "size", "steps", "reach", "trace", "buffers")
         cross = None if self.cross is None else self.cross[mask][:, mask]
         cross_size = None if self.cross_size is None else self.cross_size[mask]

@@ -100,9 +100,6 @@ class FactoredRow(Lazy):
         self.block.write(out, [self.client])
         return out[0]
 
-    def isfinite(self) -> Tensor:
-        return torch.tensor(self.finite)
-
     def numel(self) -> int:
         return len(self.block.params)
 
@@ -147,6 +144,11 @@ def stack(values: Sequence[Any]) -> Any:
     if values and all(isinstance(value, FactoredRow) for value in values):
         return FactoredRows(values)
     return torch.stack([value.tensor() if isinstance(value, Lazy) else value for value in values])
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers are. One pass: a sum is finite only if its terms are."""
+    return value.finite if isinstance(value, FactoredRow) else bool(value.sum().isfinite())
 
 
 def combine(weights: Tensor, rows: Any) -> Tensor:
