@@ -1,5 +1,5 @@
-"""Clust-PSI-PFL: "A Population Stability Index Approach for Clustered Non-IID Personalized Federated
-Learning". https://arxiv.org/abs/2512.20363
+"""Clust-PSI-PFL: Jimenez-Gutierrez et al., "Clust-PSI-PFL: A Population Stability Index Approach for
+Clustered Non-IID Personalized Federated Learning". https://arxiv.org/abs/2512.20363
 
 Where the paper leaves a choice: zero probabilities get 1e-6 on both sides, as in the authors' code
 (``smoothing="laplace"`` depends less on that number). Two properties of the paper's algorithm deserve a

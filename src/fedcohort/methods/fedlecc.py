@@ -1,4 +1,5 @@
-"""FedLECC: "Cluster- and Loss-Guided Client Selection for Federated Learning under Non-IID Data".
+"""FedLECC: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated
+Learning under Non-IID Data".
 
 Where the paper leaves a choice: the loss is that of the current model on every client's training data, as
 its Algorithm 1 polls it (``loss_source="last_seen"`` saves that traffic); the walk over clusters stops at
