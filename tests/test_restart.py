@@ -22,7 +22,7 @@ from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
-from fedcohort.record import Recorder
+from fedcohort.record import Recorder, read_result
 from fedcohort.runner import Result, run
 from fedcohort.show import Silent
 
@@ -291,12 +291,13 @@ def test_a_comparison_goes_on_with_what_is_left(tmp_path: Path) -> None:
     plan = prepare(asked, tmp_path / "stopped")
     with pytest.raises(KeyboardInterrupt):
         carry_out(plan, StopAt(3))
-    assert [job.directory.exists() for job in plan.jobs] == [True, True, True, False]
-    assert plan.open == 2
-    first = plan.jobs[0].directory / "table.csv"
-    touched = first.stat().st_mtime_ns
+    assert plan.open >= 2, (
+        "the one that was stopped, and at least one that had to stop with it or never began"
+    )
+    complete = [job.directory / "table.csv" for job in plan.jobs if read_result(job.directory)]
+    touched = [table.stat().st_mtime_ns for table in complete]
     again = resume(plan.home, Silent())
-    assert first.stat().st_mtime_ns == touched
+    assert [table.stat().st_mtime_ns for table in complete] == touched
     assert [outcome.metrics for outcome in again] == [outcome.metrics for outcome in outcomes]
     assert everything(plan.home) == everything(home)
 

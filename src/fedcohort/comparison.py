@@ -1,8 +1,11 @@
 """Several methods and seeds side by side: run them, resume them, rank them."""
 
 import math
+import os
 import statistics
+import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,11 +13,22 @@ from typing import Any, Protocol
 import tomli_w
 
 from fedcohort.checkpoint import write_atomically
-from fedcohort.core.loop import start
+from fedcohort.core.loop import Report, start
 from fedcohort.core.method import Method
+from fedcohort.core.state import State
 from fedcohort.errors import UserError
+from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
-from fedcohort.record import CONFIG, Recorder, check_config, jsonable, new_directory, read_result, run_name
+from fedcohort.record import (
+    CLIENTS,
+    CONFIG,
+    Recorder,
+    check_config,
+    jsonable,
+    new_directory,
+    read_result,
+    run_name,
+)
 from fedcohort.runner import Callback, run
 
 ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
@@ -122,8 +136,36 @@ def reopen(directory: Path) -> Plan:
 
 
 def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
-    """Every run to its end: complete ones are read, stopped ones continued, the others started."""
-    return [_run(plan.experiment, job, watcher) for job in plan.jobs]
+    """Every run to its end: complete ones are read, stopped ones continued, the others started.
+
+    Several go on at a time: what one run's server does alone leaves cores to the clients of another.
+    """
+    stop = threading.Event()
+
+    def one(job: Job) -> Outcome:
+        try:
+            return _run(plan.experiment, job, watcher, stop)
+        except BaseException:
+            stop.set()
+            raise
+
+    with ThreadPoolExecutor(_at_a_time(plan)) as threads:
+        runs = [threads.submit(one, job) for job in plan.jobs]
+        try:
+            wait(runs)
+        finally:
+            stop.set()  # after Ctrl-C as after an error, runs save their present round and end
+    errors = [error for run in runs if (error := run.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, CancelledError):
+            raise error
+    return [run.result() for run in runs]
+
+
+def _at_a_time(plan: Plan) -> int:
+    """Runs that share this machine; one if its model draws from the generator that all threads share."""
+    task = plan.experiment.task(plan.jobs[0].seed)
+    return 1 if task.model.draws_globally else os.cpu_count() or 1
 
 
 def compare(experiment: Experiment, out: Path, watcher: Watcher) -> tuple[Path, list[Outcome]]:
@@ -169,8 +211,23 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
     return Plan(experiment, home, tuple(jobs))
 
 
-def _run(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
-    name, table = str(job.method), experiment.table(job.method, job.seed)
+class _Stop:
+    """Ends a run after its present round once asked to."""
+
+    def __init__(self, asked: threading.Event) -> None:
+        self.asked = asked
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        return self.asked.is_set()
+
+    def close(self, state: State) -> None:
+        pass
+
+
+def _run(experiment: Experiment, job: Job, watcher: Watcher, stop: threading.Event) -> Outcome:
+    if stop.is_set():
+        raise CancelledError
+    name, table = job.method.title, experiment.table(job.method, job.seed)
     numbers = read_result(job.directory)
     if numbers is not None:
         check_config(job.directory, table)
@@ -179,8 +236,18 @@ def _run(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
     recorder = Recorder(job.directory, table, task.federation.fingerprint())
     restored = recorder.open()
     progress = watcher.begin(name, job.seed, experiment.rounds)
-    callbacks = (recorder, progress)
-    result = run(job.method, task, experiment.rounds, experiment.evaluation, callbacks, restored)
+    callbacks = (recorder, progress, _Stop(stop))
+    result = run(
+        job.method,
+        task,
+        experiment.rounds,
+        experiment.evaluation,
+        callbacks,
+        restored,
+        folder=job.directory / CLIENTS,
+    )
+    if result.state.round < experiment.rounds:
+        raise CancelledError
     recorder.finish(result.metrics)
     outcome = Outcome(name, job.seed, job.directory, result.metrics)
     watcher.end(outcome)

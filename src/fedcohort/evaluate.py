@@ -93,15 +93,15 @@ def serving(method: Method, state: State) -> list[tuple[Weights, Ids]]:
 def score(models: list[tuple[Weights, Ids]], task: Task, engine: Engine) -> Scores:
     """Every client's test samples, answered by the model given for it."""
     test, clients, classes = task.federation.test, task.federation.num_clients, task.federation.num_classes
-    owner = test.client
     correct, loss = torch.zeros(clients, classes), torch.zeros(clients, dtype=torch.float64)
-    for weights, members in models:
-        entries = torch.isin(owner, members).nonzero().flatten()
-        rows = test.index[entries]
-        losses, predicted = engine.predict(weights, test, rows)
-        labels = test.y[rows]
-        correct.index_put_((owner[entries], labels), (predicted == labels).float(), accumulate=True)
-        loss.index_add_(0, owner[entries], losses.double())
+    served = [[test.rows(client) for client in members.tolist()] for _, members in models]
+    asked = [(weights, torch.cat(rows)) for (weights, _), rows in zip(models, served, strict=True)]
+    answers = engine.predict_each(asked, test)
+    for (_, members), own, (_, rows), answer in zip(models, served, asked, answers, strict=True):
+        (losses, predicted), labels = answer, test.y[rows]
+        owner = members.repeat_interleave(torch.tensor([len(few) for few in own]))
+        correct.index_put_((owner, labels), (predicted == labels).float(), accumulate=True)
+        loss.index_add_(0, owner, losses.double())
     return Scores(test.counts(classes).numpy(), correct.numpy(), loss.numpy())
 
 

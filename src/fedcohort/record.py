@@ -5,6 +5,7 @@ config.toml             the experiment file of this one run
 env.json                versions, machine, command, the fingerprint of the partitioned data
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
+clients/                only where clients remember much: a file for each, which the checkpoints refer to
 result.json             the final numbers; its presence means that the run is complete
 ======================= ==============================================================================
 
@@ -19,6 +20,7 @@ import platform
 import re
 import sys
 import tomllib
+from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,12 +32,15 @@ import torch
 
 from fedcohort import checkpoint
 from fedcohort.core.loop import Report
+from fedcohort.core.parts import Clients
+from fedcohort.core.shelf import Shelf
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import config_hash, difference
 
 CONFIG = "config.toml"
+CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
 CHECKPOINT_EVERY = 10  # rounds
 
 
@@ -57,8 +62,9 @@ def new_directory(parent: Path, name: str) -> Path:
 
 
 def run_name(table: dict[str, Any]) -> str:
-    """``<method>-<config hash>-s<seed>``, safe as a directory name."""
-    method = _safe(re.sub(r"\(.*?\)", "", table["method"][0]["name"]))
+    """``<method or its label>-<config hash>-s<seed>``, safe as a directory name."""
+    asked = table["method"][0]
+    method = _safe(re.sub(r"\(.*?\)", "", asked.get("label", asked["name"])))
     return f"{method[:80]}-{config_hash(table)}-s{table['seeds'][0]}"
 
 
@@ -74,6 +80,7 @@ class Recorder:
     ) -> None:
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
         self.saved = -1  # round of the last checkpoint
+        self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
         # The last round whose rows are all in the table, and the table's length then: assigned together,
         # because Ctrl-C may come between any two statements.
         self.complete: tuple[State, int] | None = None
@@ -100,12 +107,14 @@ class Recorder:
         tensors, facts = checkpoint.load(self.directory)
         if self.fingerprint != facts["fingerprint"]:
             raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
-        state, size, path = unpack(tensors), facts["table_bytes"], self.directory / "table.csv"
+        state, size = unpack(tensors, self.directory / CLIENTS), facts["table_bytes"]
+        path = self.directory / "table.csv"
         if not path.exists() or path.stat().st_size < size:
             raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
         os.truncate(path, size)
         rows = read_table(path)
         self.saved, self.complete = state.round, (state, size)
+        self.in_use.append(state.clients)
         self._open("a")
         return state, rows
 
@@ -128,7 +137,10 @@ class Recorder:
         state, size = self.complete
         os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
         facts = {"config": self.config, "fingerprint": self.fingerprint, "table_bytes": size}
+        if isinstance(state.clients, Shelf):
+            state.clients.flush()
         checkpoint.save(self.directory, pack(state), facts)
+        self.in_use.append(state.clients)
         self.saved = state.round
 
     def finish(self, metrics: dict[str, float]) -> None:

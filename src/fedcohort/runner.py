@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Protocol
+
+import torch
 
 from fedcohort import metrics
 from fedcohort.core.loop import Report, start, step
@@ -11,8 +14,10 @@ from fedcohort.core.settings import at_least, between
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.engines import Engine
+from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
+from fedcohort.presets import read_method
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,16 @@ def run(
     evaluation: Evaluation | None = None,
     callbacks: Iterable[Callback] = (),
     resume: tuple[State, list[Row]] | None = None,
-    engine: Callable[[Task], Engine] = PoolEngine,
+    engine: Callable[[Task], Engine] | None = None,
+    folder: Path | None = None,
 ) -> Result:
     """Trains and evaluates; with ``resume`` (a state and the rows before it), continues to the identical
-    end."""
-    method = Method.parse(method) if isinstance(method, str) else method
+    end. ``folder`` is where clients' memories go if they are too many to keep (None: a temporary one)."""
+    method = read_method(method) if isinstance(method, str) else method
     evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
     task = task.for_method(method)
-    profile, workers = task.profile(method), engine(task)
-    state, table = resume or (start(method, task, profile), [])
+    profile, workers = task.profile(method), (engine or default_engine)(task)
+    state, table = resume or (start(method, task, profile, folder), [])
     table = list(table)
     try:
         while state.round < rounds:
@@ -77,6 +83,11 @@ def run(
         for callback in callbacks:
             callback.close(state)
     return Result(method, state, table, final_metrics(table))
+
+
+def default_engine(task: Task) -> Engine:
+    """All clients at once on a GPU, or one worker per core."""
+    return BatchedEngine(task) if torch.cuda.is_available() else PoolEngine(task)
 
 
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich import box
 from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -38,24 +39,24 @@ class Lines(Silent):
     """A line per run, for logs and pipes."""
 
     def __init__(self, runs: int) -> None:
-        self.runs, self.done = runs, 0
+        self.runs = runs
+        self.started: dict[tuple[str, int], float] = {}
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        self.started = time.monotonic()
-        messages.print(
-            f"[{self.done + 1}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False
-        )
+        self.started[method, seed] = time.monotonic()
+        number = len(self.started)
+        messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
         return _Quiet()
 
     def end(self, outcome: Outcome) -> None:
-        self.done += 1
         accuracy = outcome.metrics["global.accuracy"]
-        seconds = time.monotonic() - self.started
-        messages.print(f"    global accuracy {accuracy:.1%} after {seconds:.1f} s", markup=False)
+        seconds = time.monotonic() - self.started[outcome.method, outcome.seed]
+        run = f"{outcome.method}, seed {outcome.seed}"
+        messages.print(f"    {run}: global accuracy {accuracy:.1%} after {seconds:.1f} s", markup=False)
 
 
 class Bars(Silent):
-    """Live bars: all runs, and the rounds of the present one with its accuracy so far."""
+    """Live bars: all runs, and the rounds of the present ones with their accuracy so far."""
 
     def __init__(self, runs: int) -> None:
         self.progress = Progress(
@@ -67,15 +68,17 @@ class Bars(Silent):
             console=messages,
             transient=True,
         )
+        self.bars: dict[tuple[str, int], TaskID] = {}
         self.all = self.progress.add_task("runs", total=runs, note="")
         self.progress.start()
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        self.task = self.progress.add_task(f"{method}, seed {seed}", total=rounds, note="")
-        return _Bar(self.progress, self.task)
+        bar = self.progress.add_task(f"{method}, seed {seed}", total=rounds, note="")
+        self.bars[method, seed] = bar
+        return _Bar(self.progress, bar)
 
     def end(self, outcome: Outcome) -> None:
-        self.progress.remove_task(self.task)
+        self.progress.remove_task(self.bars.pop((outcome.method, outcome.seed)))
         self.progress.advance(self.all)
 
     def stop(self) -> None:
@@ -150,6 +153,10 @@ def method_page(entry: dict[str, Any]) -> Group:
     ]
     if entry["remarks"]:
         lines += ["", Text(entry["remarks"])]
+    if entry["equation"]:
+        lines += ["", Padding(Text(entry["equation"]), (0, 0, 0, 4))]
+    if entry["differences"]:
+        lines += ["", "Where we differ from the paper", Text(entry["differences"])]
     if entry["parameters"]:
         table = Table("parameter", "default", "takes", "meaning", box=box.SIMPLE_HEAD, pad_edge=False)
         for parameter in entry["parameters"]:

@@ -91,9 +91,25 @@ def test_a_network_without_buffers():
 
 @pytest.mark.parametrize(
     ("layer", "pairs", "random"),
-    [(nn.BatchNorm1d(3), True, False), (nn.GroupNorm(1, 3), False, False), (nn.Dropout(), False, True)],
-    ids=["batch norm", "group norm", "dropout"],
+    [
+        (nn.BatchNorm1d(3), True, False),
+        (nn.GroupNorm(1, 3), False, False),
+        (nn.Dropout(), False, False),
+        (nn.AlphaDropout(), False, True),
+    ],
+    ids=["batch norm", "group norm", "dropout", "another dropout"],
 )
 def test_what_training_must_know(layer, pairs, random):
     flat = Flat(lambda: nn.Sequential(nn.Linear(3, 3), layer))
-    assert (flat.needs_pairs, flat.is_random) == (pairs, random)
+    assert (flat.needs_pairs, flat.draws_globally) == (pairs, random)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_dropout_draws_what_pytorch_would_draw(p):
+    x = torch.ones(50)
+    flat = Flat(lambda: nn.Sequential(nn.Dropout(p)))
+    with flat.random_by(7):
+        own = flat.module.train()(x)
+    torch.manual_seed(7)
+    assert own.equal(nn.Dropout(p)(x))
+    assert flat.module.eval()(x).equal(x)

@@ -2,10 +2,10 @@
 
 import torch
 
-from fedcohort.core.rows import Block, Factor, FactoredRow, FactoredRows, combine, stack
+from fedcohort.core.rows import Block, Factor, FactoredRow, Rows, combine
 
 
-def example(clients: int = 3) -> tuple[FactoredRows, torch.Tensor]:
+def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
     """Two layers (5 -> 4 -> 2) of random factors, and the movements written out by their definition."""
     key = torch.Generator().manual_seed(0)
     params, shrink = torch.randn(34, generator=key), torch.tensor([0.0, -0.1, 0.3])[:clients]
@@ -21,7 +21,7 @@ def example(clients: int = 3) -> tuple[FactoredRows, torch.Tensor]:
         for errors, inputs, _ in factors:
             pieces += [-(errors[k].T @ inputs[k]).flatten(), -errors[k].sum(0)]
         written.append(shrink[k] * params + torch.cat(pieces))
-    return FactoredRows([FactoredRow(block, k, True) for k in range(clients)]), torch.stack(written)
+    return Rows([FactoredRow(block, k, True) for k in range(clients)]), torch.stack(written)
 
 
 def test_they_are_the_movements_they_stand_for():
@@ -41,7 +41,7 @@ def test_a_weighted_sum_needs_no_rows():
 def test_rows_of_several_blocks_add_up():
     (first, a), (second, b) = example(), example(2)
     weights = torch.arange(1.0, 6.0)
-    both = stack([*first.rows, *second.rows])
+    both = Rows([*first.rows, *second.rows])
     torch.testing.assert_close(combine(weights, both), weights @ torch.cat([a, b]))
 
 

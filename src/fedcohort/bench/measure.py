@@ -2,7 +2,6 @@
 
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -11,17 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedcohort.bench import plain_torch
 from fedcohort.bench.gemm import limit
 from fedcohort.bench.jobs import JOBS, Data, load, write
+from fedcohort.bench.scale import scale
 from fedcohort.bench.task import build_task, first_state
 from fedcohort.core.loop import step
-from fedcohort.core.method import make
-from fedcohort.core.parts import Round
-from fedcohort.core.profile import Local, Profile
 from fedcohort.data.places import Places
 from fedcohort.engines import Engine
 from fedcohort.engines.loop import LoopEngine
@@ -44,7 +40,7 @@ def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str
             cache = Places.of(None).cache / "bench"
             results["jobs"][job] = training(load(write(JOBS[job], cache)), repeats)
         else:
-            results["jobs"][job] = scale() if job == "scale" else startup(repeats)
+            results["jobs"][job] = scale(repeats) if job == "scale" else startup(repeats)
     return results
 
 
@@ -99,41 +95,6 @@ def bare_rounds(data: Data) -> Callable[[int], None]:
         weights = total
 
     return run
-
-
-def scale(clients: int = 100_000, classes: int = 100) -> dict[str, Any]:
-    """Seconds and memory of diagnosis, grouping and selection in a federation of very many clients."""
-    from fedcohort.diagnosis import diagnose
-
-    rng = np.random.default_rng(0)
-    mixes = rng.dirichlet([0.1] * classes, size=40)
-    counts = np.stack([rng.multinomial(60, mixes[k % 40]) for k in range(clients)]).astype(float)
-    profile, losses = _profile(counts), torch.from_numpy(rng.random(clients))
-    now = Round(0, profile, 0, torch.arange(clients), 100)
-    seconds: dict[str, float] = {}
-
-    def timed(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        since = time.perf_counter()
-        out = work(*arguments)
-        seconds[name] = round(time.perf_counter() - since, 2)
-        return out
-
-    timed("diagnose", diagnose, counts)
-    grouping: Any = make("clust_psi_pfl", {})
-    timed("clust_psi_pfl grouping", grouping.init_grouping, profile)
-    for name in ("fedlecc", "fedentopt"):
-        selector: Any = make(name, {})
-        memory = timed(f"{name} set-up", selector.init_selector, profile)
-        timed(f"{name} selection of 100", selector.select, memory, now, losses)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {"clients": clients, "classes": classes, "seconds": seconds, "peak_gb": round(peak, 2)}
-
-
-def _profile(counts: np.ndarray) -> Profile:
-    nobody = torch.zeros(len(counts), dtype=torch.long)
-    size = torch.from_numpy(counts.sum(1)).long()
-    model: Any = None  # grouping and selection look at labels only
-    return Profile(size, nobody, torch.from_numpy(counts), counts.shape[1], model, Local(), seed=0)
 
 
 def startup(repeats: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fedcohort.core.groups import inherit
 from fedcohort.core.method import Method
 from fedcohort.core.parts import PROBES, Ids, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.rows import is_finite, stack
+from fedcohort.core.rows import Rows, is_finite
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, messages
@@ -109,9 +109,9 @@ def _stack(answers: Sequence[Answer], state: State, profile: Profile, size: Tens
         steps=torch.tensor([a.steps for a in answers], dtype=torch.long),
         reach=torch.tensor([a.reach for a in answers]),
         trace=trace,
-        up={key: stack([a.up[key] for a in answers]) for key in keys},
+        up={key: Rows([a.up[key] for a in answers]) for key in keys},  # type: ignore[misc]  # tensors in all but name
         buffers=torch.stack([a.buffers for a in answers])
         if answers
         else torch.zeros(0, profile.model.num_buffers),
-        probes={key: stack([a.probes[key] for a in answers]) for key in probed},
+        probes={key: torch.stack([a.probes[key] for a in answers]) for key in probed},
     )

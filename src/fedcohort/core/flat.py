@@ -5,7 +5,9 @@ product. Parameters go through the method; buffers (BatchNorm statistics) are a 
 does, because a momentum or a rescaled step could turn a running variance negative.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -13,6 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedcohort.core.keyed import key_seed
+from fedcohort.errors import UserError
+
+# Layers draw their first weights from PyTorch's global generator: only one thread at a time may make any.
+BUILDING = threading.Lock()
 
 
 class Weights(NamedTuple):
@@ -31,7 +37,8 @@ class Flat:
 
     def __init__(self, build: Callable[[], nn.Module]) -> None:
         self.build = build
-        self.module = build()
+        with BUILDING:
+            self.module = build()
         self._params = _Layout([(name, p.shape) for name, p in self.module.named_parameters()])
         self._buffers = _Layout([(name, b.shape) for name, b in self.module.named_buffers()])
         self.num_params, self.num_buffers = self._params.total, self._buffers.total
@@ -41,11 +48,14 @@ class Flat:
         self.needs_pairs = any(
             isinstance(m, norms) for m in self.module.modules()
         )  # no statistics from one sample
-        self.is_random = any(_draws(m) for m in self.module.modules())
+        self._dropout = torch.Generator()
+        self.is_random = _lend(self.module, self._dropout)
+        self.draws_globally = any(_draws(m) for m in self.module.modules())
+        self.is_random |= self.draws_globally
 
     def init(self, seed: int) -> Weights:
         """Fresh weights that depend on the seed alone."""
-        with torch.random.fork_rng(devices=[]):
+        with BUILDING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(key_seed(seed, "init"))
             module = self.build()
         return Weights(_concat(module.parameters()), _concat(module.buffers()))
@@ -57,8 +67,17 @@ class Flat:
     def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:
         """The network's output. In training, BatchNorm updates ``weights.buffers`` in place."""
         self.module.train(training)
-        tensors = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
+        tensors = {**self._params.view(weights.params), **self._buffers.apart(weights.buffers)}
         return functional_call(self.module, tensors, (x,))
+
+    @contextmanager
+    def random_by(self, seed: int) -> Iterator[None]:
+        """Inside, what layers draw depends on the seed alone, and disturbs nobody else's draws."""
+        self._dropout.manual_seed(seed)
+        with torch.random.fork_rng(devices=[], enabled=self.draws_globally):
+            if self.draws_globally:
+                torch.manual_seed(seed)
+            yield
 
     def bind(self, weights: Weights) -> nn.Module:
         """The template itself, in training mode, with views of ``weights`` as its tensors."""
@@ -66,17 +85,28 @@ class Flat:
             self.module.parameters(), self._params.view(weights.params).values(), strict=True
         ):
             tensor.data = view
-        for name, view in self._buffers.view(weights.buffers).items():
+        for name, view in self._buffers.apart(weights.buffers).items():
             owner, _, leaf = name.rpartition(".")
             setattr(self.module.get_submodule(owner), leaf, view)
         return self.module.train()
 
     def module_with(self, weights: Weights) -> nn.Module:
         """An ordinary module holding a copy of these weights, for export and further use."""
-        module = self.build()
+        with BUILDING:
+            module = self.build()
         state = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
         module.load_state_dict(state, strict=False)
         return module.eval()
+
+    def within(self, layers: Sequence[str]) -> Tensor:
+        """[P]: which parameters belong to the layers of these names, or are the tensors of these names."""
+        names = self._params.names
+        parts = [f"{layer}." if layer else "" for layer in layers]  # the network itself has no name
+        unknown = [part[:-1] for part in parts if not any(f"{name}.".startswith(part) for name in names)]
+        if unknown:
+            raise UserError(f"the model has no layer '{unknown[0]}'; it has {', '.join(names)}")
+        chosen = [any(f"{name}.".startswith(part) for part in parts) for name in names]
+        return torch.tensor(chosen).repeat_interleave(torch.tensor(self._params.sizes))
 
     def combine_buffers(self, rows: Tensor, shares: Tensor) -> Tensor:
         """Convex mean of ``rows [S, B]`` by ``shares [S]`` (which sum to one); counters take the largest."""
@@ -84,9 +114,31 @@ class Flat:
         return torch.where(self.counters, rows.amax(0), mean) if self.num_buffers else mean
 
 
+class OwnDropout(nn.Dropout):
+    """nn.Dropout with a generator of its own: PyTorch's draws from one that all threads share."""
+
+    generator: torch.Generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
+        return x * (keep.div_(1 - self.p) if self.p < 1 else keep)
+
+
+def _lend(module: nn.Module, generator: torch.Generator) -> bool:
+    """Every plain dropout layer inside ``module`` draws from ``generator`` from now on; is there any?"""
+    layers = [child for child in module.modules() if type(child) in (nn.Dropout, OwnDropout)]
+    for layer in layers:
+        layer.__class__ = OwnDropout
+        layer.generator = generator  # type: ignore[assignment]
+    return bool(layers)
+
+
 def _draws(module: nn.Module) -> bool:
-    """Dropout layers, and attention or recurrent layers with dropout inside."""
-    return isinstance(module, nn.modules.dropout._DropoutNd) or bool(getattr(module, "dropout", 0.0))
+    """Other kinds of dropout layers, and attention or recurrent layers with dropout inside."""
+    other = isinstance(module, nn.modules.dropout._DropoutNd) and type(module) is not OwnDropout
+    return other or bool(getattr(module, "dropout", 0.0))
 
 
 class _Layout:
@@ -104,6 +156,11 @@ class _Layout:
             name: piece.view(shape)
             for name, piece, shape in zip(self.names, pieces, self.shapes, strict=True)
         }
+
+    def apart(self, vector: Tensor) -> dict[str, Tensor]:
+        """The same views, but autograd does not know that they share memory: it would take one BatchNorm
+        layer's new statistics for a change of every other's."""
+        return {name: view.data for name, view in self.view(vector).items()}
 
 
 def _concat(tensors: object) -> Tensor:

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 
+from fedcohort.core import shelf
 from fedcohort.core.cohort import choose_all, judge
 from fedcohort.core.exchange import ask, lost, train
 from fedcohort.core.groups import aggregate, counting, cross, inherit, observe, rounds
 from fedcohort.core.merge import merge, present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round, Updates
+from fedcohort.core.parts import Clients, Ids, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
@@ -33,19 +35,19 @@ class Report:
     )  # trained, but the selector did not want their update
 
 
-def start(method: Method, task: Task, profile: Profile) -> State:
-    """The state before the first round."""
+def start(method: Method, task: Task, profile: Profile, folder: Path | None = None) -> State:
+    """The state before the first round; ``folder`` is for what clients remember, if it is much."""
     method.check(profile)
     grouping = method.grouping.init_grouping(profile)
     memories = method.selector.init_selector(profile), method.aggregator.init_aggregator(profile)
     groups = tuple(Group(model, *memories) for model in method.grouping.init_models(grouping, profile))
     up = FLOAT * profile.num_classes * len(profile.eligible) if "counts" in method.uses else 0
-    if profile.summary is not None:
-        up += FLOAT * profile.summary[0].numel() * len(profile.eligible)
+    up += FLOAT * sum(table[0].numel() for table in profile.summaries.values()) * len(profile.eligible)
     if method.pooled:  # the examples themselves travel
         example = task.federation.train.x[0]
         up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
-    return State(0, groups, grouping, bytes_up=up)
+    clients = shelf.empty(method.objective.init_client(profile), len(profile.eligible), folder)
+    return State(0, groups, grouping, clients, bytes_up=up)
 
 
 def step(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> tuple[State, Report]:
@@ -68,7 +70,8 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     used = set(updates.ids.tolist())
     mine = {a.client: a.mine for a in answers if a.mine and a.client in used}
     chosen = [choice.now for choice in choices]
-    after, crossed = _learn(method, state, engine, everyone, chosen, updates, {**state.clients, **mine})
+    clients = shelf.updated(state.clients, mine, state.round)
+    after, crossed = _learn(method, state, engine, everyone, chosen, updates, clients)
 
     polled, asked = torch.cat([choice.polled for choice in choices]), torch.cat([early.ids, late.ids])
     up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed)
@@ -87,7 +90,7 @@ def _learn(
     everyone: Round,
     chosen: Sequence[Round],
     updates: Updates,
-    clients: dict[int, Memory],
+    clients: Clients,
 ) -> tuple[State, list[int]]:
     """What the updates make of groups and models, and how many clients counted for each group."""
     profile = everyone.profile

@@ -70,7 +70,7 @@ def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge) -> Task:
     federation = replace(
         raw, train=encode(raw.train), validation=encode(raw.validation), test=encode(raw.test)
     )
-    model, local = merged_model(task, len(encoders)), replace(task.local, steps=plan.steps)
+    model, local = merged_model(task, len(encoders)), replace(task.local, steps=plan.steps, augment=None)
     return replace(task, federation=federation, model=model, local=local)
 
 

@@ -6,11 +6,12 @@ Python are the same thing. A role that no part claims gets its default.
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from fedcohort.core.expression import parse
+from fedcohort.core.limits import must_fit
 from fedcohort.core.parts import ROLES, Aggregator, Grouping, Objective, Part, Selector
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.registry import Registry
@@ -39,6 +40,7 @@ class Method:
     objective: Objective
     aggregator: Aggregator
     grouping: Grouping
+    label: str = field(default="", compare=False)  # what results call it, if not by its text
 
     @classmethod
     def of(cls, *parts: Part) -> "Method":
@@ -55,7 +57,9 @@ class Method:
         for role, name in DEFAULTS.items():
             if role not in claimed:
                 claimed[role] = METHODS.get(name)()
-        return cls(**cast(dict[str, Any], claimed))
+        method = cls(**cast(dict[str, Any], claimed))
+        method._refuse_nonsense()
+        return method
 
     @classmethod
     def parse(cls, text: str) -> "Method":
@@ -90,6 +94,28 @@ class Method:
     def check(self, profile: Profile) -> None:
         for part in self.parts:
             part.check(profile)
+            must_fit(part, profile)
+
+    def _refuse_nonsense(self) -> None:
+        """Raises UserError for parts that would run together, but not do what either of them is for."""
+        for part in self.parts:
+            silent = next((other for other in self.parts if other.silent and other is not part), None)
+            if silent is not None and (asked := sorted(part.uses())):
+                raise UserError(
+                    f"{part.name} and {silent.name} cannot be combined: {part.name} asks clients for "
+                    f"{' and '.join(asked)}, and with {silent.name} nothing is sent; try uniform"
+                )
+        if self.grouping.shared and not self.selector.heeds_odds:
+            selector, grouping = self.selector.name, self.grouping.name
+            raise UserError(
+                f"{selector} and {grouping} cannot be combined: {grouping} wants clients drawn for each "
+                f"model by how well it fits them, and {selector} chooses by a rule of its own; try uniform"
+            )
+
+    @property
+    def title(self) -> str:
+        """What results call it: its label, else its text."""
+        return self.label or str(self)
 
     def __str__(self) -> str:
         """The shortest text that :meth:`parse` turns into this method."""

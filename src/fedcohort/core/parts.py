@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
+from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator
 from fedcohort.core.profile import Privacy, Profile
 
@@ -48,6 +48,17 @@ class Part:
     def privacy(self, given: Privacy) -> Privacy:
         """How label counts shall be revealed to this part, when the federation reveals them as ``given``."""
         return given
+
+    def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
+        """At the client, for uses() "summary": a table of counts in which one example weighs 1 in all.
+
+        Profile.summaries holds them as :class:`~fedcohort.core.profile.Privacy` reveals label counts.
+        """
+        raise NotImplementedError
+
+    def server_bytes(self, profile: Profile) -> int:
+        """The most memory it needs at the server, where that grows faster than the number of clients."""
+        return 0
 
     def check(self, profile: Profile) -> None:
         """Raises UserError when this part cannot work on this federation."""
@@ -145,6 +156,11 @@ class Updates:
         """Each client's share of the samples; sums to one."""
         return self.size.to(torch.float32) / self.size.sum()
 
+    @property
+    def even(self) -> Tensor:
+        """The same share for each client."""
+        return torch.full((len(self),), 1 / max(1, len(self)))
+
 
 class View(NamedTuple):
     """All that one client sees during its round."""
@@ -158,11 +174,13 @@ class View(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """A gradient correction that is constant during a round: ``g + pull * (x - center) + offset``."""
+    """What is constant during a round: the gradient becomes ``g + pull * (x - center) + offset``, and after
+    each step of the optimiser ``x`` moves by ``lr * drift``."""
 
     pull: float = 0.0
     center: Tensor | None = None  # None: the model that was sent
     offset: Tensor | None = None
+    drift: Tensor | None = None  # unlike an offset it does not pass through momentum or Adam
 
 
 class LogitMap(NamedTuple):
@@ -194,12 +212,7 @@ class Merge(NamedTuple):
 class Selector(Part):
     """Who trains this round."""
 
-    def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
-        """At the client, for uses() "summary": a table of counts in which one example weighs 1 in all.
-
-        Profile.summary holds them as :class:`~fedcohort.core.profile.Privacy` reveals label counts.
-        """
-        raise NotImplementedError
+    heeds_odds: ClassVar[bool] = False  # True: draws with Round.draw, so odds that a grouping gives count
 
     def init_selector(self, profile: Profile) -> Memory:
         return {}
@@ -336,8 +349,14 @@ class Grouping(Part):
 
     def asks(self, memory: Memory, now: Round) -> Ids:
         """Clients that get every group's model and answer before they train. Called before cohorts are
-        chosen, when ``now.selected`` is empty, and after. Default: nobody."""
+        chosen, when ``now.selected`` is empty, and after; and for all who are evaluated, when ``now.cohort``
+        is 0. Default: nobody."""
         return now.members[:0]
+
+    def common(self, model: Flat, weights: Weights) -> int:
+        """How many bytes of a model all groups have in common, so that who gets every group's model gets them
+        once. Default: none."""
+        return 0
 
     def answer(self, losses: Tensor) -> Tensor:
         """At the client: what it says to the loss ``[G, n]`` of each group's model on each of its samples."""
@@ -382,6 +401,11 @@ class Grouping(Part):
     def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
         """Revise groups after this round's updates were aggregated."""
         return memory
+
+    def place(self, group: Tensor, counts: Tensor, newcomers: Tensor) -> Tensor | None:
+        """``[n, groups]``: how far clients that join later, with label counts ``newcomers [n, C]``, are from
+        each group (ascending) of the members, who hold ``counts``. Default: no rule of its own."""
+        return None
 
 
 ROLES: dict[str, type[Part]] = {

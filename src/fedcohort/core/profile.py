@@ -4,7 +4,8 @@ No example enters a Profile, so a method that wants one does not type-check. In 
 filled from one message per client, with its label counts exact, noised on the client, or withheld.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -33,6 +34,7 @@ class Local:
     decay: Annotated[float, above(0)] = 1.0  # the learning rate is multiplied by this ...
     decay_every: Annotated[int, at_least(1)] = 1  # ... once in so many rounds
     drop_last: bool = False  # leave out an epoch's short last batch
+    augment: Literal["fedentopt"] | None = None  # change training images at random, as that paper does
 
     def lr_at(self, round_number: int) -> float:
         return self.lr * self.decay ** (round_number // self.decay_every)
@@ -77,7 +79,7 @@ class Profile:
     model: Flat
     local: Local
     seed: int
-    summary: Tensor | None = None  # [N, ...] what a selector's `summarise` counted, as revealed
+    summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [N, ...] of each part that asks for one
     shape: tuple[int, ...] = ()  # of one example
 
     @property
@@ -97,3 +99,12 @@ class Profile:
                 "set it to 'exact' or 'noised', or choose a method that needs none"
             )
         return self.counts
+
+    def known_summary(self, who: str) -> Tensor:
+        """What this part's `summarise` counted, as revealed, or a sentence for the user."""
+        if who not in self.summaries:
+            raise UserError(
+                f"{who} needs a summary of each client's data, but privacy.counts is 'withheld': "
+                "set it to 'exact' or 'noised', or choose a method that needs none"
+            )
+        return self.summaries[who]

@@ -1,12 +1,14 @@
-"""A cohort's updates that were never written out: rows of a matrix, known as sums of outer products.
+"""A cohort's updates as they came, without copies: rows of a matrix that is made only if a method needs it.
 
-After a few SGD steps a client's movement of a linear layer is ``-sum_s c_s D_s.T @ H_s``: a handful of
-errors and inputs instead of a full matrix. :class:`FactoredRows` keeps those factors for many clients. Its
-product with a vector of weights - all that most aggregators ask for - is one matrix product per layer;
-anything else that a method does with it first turns it into an ordinary tensor, so methods need not know.
+Most aggregators ask for nothing but the rows' product with a vector of weights, and that needs no matrix.
+It does not even need rows: after a few SGD steps a client's movement of a linear layer is
+``-sum_s c_s D_s.T @ H_s``, a handful of errors and inputs, and the weighted sum of many clients is one matrix
+product per layer. Anything else that a method does with :class:`Rows` first turns them into an ordinary
+tensor, so methods need not know.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -107,10 +109,10 @@ class FactoredRow(Lazy):
         return self.block.params.element_size()
 
 
-class FactoredRows(Lazy):
-    """A cohort's movements, ``[S, P]``."""
+class Rows(Lazy):
+    """A cohort's vectors, ``[S, P]``, as they came: copied into one matrix only if a method needs that."""
 
-    def __init__(self, rows: Sequence[FactoredRow]) -> None:
+    def __init__(self, rows: Sequence[Tensor | FactoredRow]) -> None:
         self.rows = list(rows)
 
     def __len__(self) -> int:
@@ -118,42 +120,53 @@ class FactoredRows(Lazy):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Tensor) and key.dtype == torch.bool:
-            return FactoredRows([row for row, keep in zip(self.rows, key.tolist(), strict=True) if keep])
+            return Rows([row for row, keep in zip(self.rows, key.tolist(), strict=True) if keep])
         return self.tensor()[key]
 
     def tensor(self) -> Tensor:
-        return torch.stack([row.tensor() for row in self.rows])
+        return self._matrix
+
+    @cached_property
+    def _matrix(self) -> Tensor:
+        return torch.stack([_dense(row) for row in self.rows])
 
     def combine(self, weights: Tensor) -> Tensor:
-        """``weights @ self`` without writing the rows."""
+        """``weights @ self`` without a copy: row by row, and block by block."""
         blocks: dict[int, list[tuple[int, int]]] = {}
+        alone: list[tuple[float, Tensor]] = []
         for position, row in enumerate(self.rows):
-            blocks.setdefault(id(row.block), []).append((position, row.client))
+            if isinstance(row, FactoredRow):
+                blocks.setdefault(id(row.block), []).append((position, row.client))
+            else:
+                alone.append((float(weights[position]), row))
 
         def part(pairs: list[tuple[int, int]]) -> Tensor:
-            block = self.rows[pairs[0][0]].block
+            block = self.rows[pairs[0][0]].block  # type: ignore[union-attr]
             positions, clients = (torch.tensor(numbers) for numbers in zip(*pairs, strict=True))
             return block.combine(torch.zeros(len(block.shrink)).index_add_(0, clients, weights[positions]))
 
-        parts = list(self.rows[0].block.each(part, list(blocks.values())))
-        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
-
-
-def stack(values: Sequence[Any]) -> Any:
-    """Like torch.stack; movements that are factored stay so."""
-    if values and all(isinstance(value, FactoredRow) for value in values):
-        return FactoredRows(values)
-    return torch.stack([value.tensor() if isinstance(value, Lazy) else value for value in values])
+        parts: list[Tensor] = []
+        if blocks:
+            each = next(row.block.each for row in self.rows if isinstance(row, FactoredRow))
+            parts = list(each(part, list(blocks.values())))
+        total = parts[0] if parts else torch.zeros(self.rows[0].numel(), dtype=weights.dtype)
+        for other in parts[1:]:
+            total += other
+        for weight, row in alone:
+            total.add_(row, alpha=weight)
+        return total
 
 
 def is_finite(value: Any) -> bool:
     """Whether all numbers are. One pass: a sum is finite only if its terms are."""
-    return value.finite if isinstance(value, FactoredRow) else bool(value.sum().isfinite())
+    if isinstance(value, FactoredRow):
+        return value.finite
+    return not value.numel() or bool(value.sum().isfinite())
 
 
 def combine(weights: Tensor, rows: Any) -> Tensor:
     """``weights @ rows``."""
-    return rows.combine(weights) if isinstance(rows, FactoredRows) else weights @ rows
+    return rows.combine(weights) if isinstance(rows, Rows) else weights @ rows
 
 
 def _dense(value: Any) -> Any:

@@ -1,12 +1,14 @@
 """Everything that changes during training. Saving it is the checkpoint; there is no other state anywhere."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fedcohort.core import shelf
 from fedcohort.core.flat import Weights
-from fedcohort.core.parts import Memory
+from fedcohort.core.parts import Clients, Memory
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class State:
     round: int  # rounds completed
     groups: tuple[Group, ...]
     grouping: Memory  # "group": which of the groups serves each client
-    clients: dict[int, Memory] = field(default_factory=dict)  # only clients that have trained
+    clients: Clients = field(default_factory=dict)  # only clients that have trained; a Shelf if it is much
     bytes_up: int = 0
     bytes_down: int = 0
     encoders: tuple[Weights, ...] = ()  # frozen, once models are merged: see merge.py
@@ -45,16 +47,13 @@ def pack(state: State) -> dict[str, Tensor]:
             out.update({f"group/{number}/{role}/{key}": value for key, value in getattr(group, role).items()})
     for number, weights in enumerate(state.encoders):
         out.update({f"encoder/{number}/{key}": value for key, value in weights._asdict().items()})
-    ids = sorted(state.clients)
-    out["clients"] = torch.tensor(ids, dtype=torch.long)
-    for key in state.clients[ids[0]] if ids else ():
-        out[f"clients/{key}"] = torch.stack([state.clients[client][key] for client in ids])
+    out.update(shelf.pack(state.clients))
     # Groups split off one another share tensors until they train; the file format wants each its own.
     return {key: value.clone(memory_format=torch.contiguous_format) for key, value in out.items()}
 
 
-def unpack(tensors: dict[str, Tensor]) -> State:
-    """The inverse of :func:`pack`."""
+def unpack(tensors: dict[str, Tensor], folder: Path | None = None) -> State:
+    """The inverse of :func:`pack`; ``folder`` is where clients' memories lie if they are many."""
 
     def under(prefix: str) -> Memory:
         return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
@@ -67,11 +66,7 @@ def unpack(tensors: dict[str, Tensor]) -> State:
     encoders: list[Weights] = []
     while own := under(f"encoder/{len(encoders)}/"):
         encoders.append(Weights(**own))
-    rows = under("clients/")
-    clients = {
-        client: {key: values[row] for key, values in rows.items()}
-        for row, client in enumerate(tensors["clients"].tolist())
-    }
     up, down = tensors["bytes"].tolist()
     done = int(tensors["round"])
+    clients = shelf.unpack(tensors, folder)
     return State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))

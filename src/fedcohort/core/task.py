@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedcohort.augment import Augment, augmentation
 from fedcohort.core.faults import Faults
 from fedcohort.core.flat import Flat
 from fedcohort.core.method import Method
@@ -41,7 +42,8 @@ class Task:
     ) -> "Task":
         """A task whose model is named (with ``settings``) or made by a function; ``conditions`` are the
         fields."""
-        flat = flat_model(model, federation.shape, federation.num_classes, settings)
+        shape, classes = federation.shape, federation.num_classes
+        flat = flat_model(model, shape, classes, settings, federation.vocabulary)
         return cls(federation, flat, **conditions)
 
     def __post_init__(self) -> None:
@@ -50,6 +52,12 @@ class Task:
             raise UserError(
                 f"cohort: {self.cohort!r} must be a number of clients or a fraction between 0 and 1"
             )
+        _ = self.augment  # refuses what is no image before anything is trained
+
+    @cached_property
+    def augment(self) -> Augment | None:
+        """What changes training images at random, if anything shall."""
+        return None if self.local.augment is None else augmentation(self.federation)
 
     @cached_property
     def cohort_size(self) -> int:
@@ -75,22 +83,22 @@ class Task:
             model=self.model,
             local=self.local,
             seed=self.seed,
-            summary=self._summary(method),
+            summaries=self._summaries(method),
             shape=self.federation.shape,
         )
 
-    def _summary(self, method: Method) -> Tensor | None:
-        """What the selector counts at every client, noised like label counts."""
-        if "summary" not in method.uses:
-            return None
+    def _summaries(self, method: Method) -> dict[str, Tensor]:
+        """What parts count at every client, noised like label counts; nothing when those are withheld."""
         train, classes = self.federation.train, self.federation.num_classes
-        tables = [
-            method.selector.summarise(*train.examples(client), classes) for client in range(train.num_clients)
-        ]
-        shape = len(tables), *tables[0].shape
-        flat = torch.stack(tables).flatten(1)
-        revealed = method.privacy(self.privacy).reveal(flat, self.seed, "summary")
-        return None if revealed is None else revealed.view(shape)
+        revealed = {}
+        for part in (part for part in method.parts if "summary" in part.uses()):
+            every = range(train.num_clients)
+            tables = torch.stack([part.summarise(*train.examples(client), classes) for client in every])
+            what = f"summary of {part.name}"
+            known = method.privacy(self.privacy).reveal(tables.flatten(1), self.seed, what)
+            if known is not None:
+                revealed[part.name] = known.view(tables.shape)
+        return revealed
 
     def for_method(self, method: Method) -> "Task":
         """This task, or for the centralised reference the same data in one place and the same epochs in

@@ -46,6 +46,9 @@ def round_bytes(
     )
     extra = _bytes(method.aggregator.broadcast(state.groups[0].aggregator))
     down = model * sum(models.values()) + extra * sum(models[client] for client in selected)
+    down -= method.grouping.common(now.profile.model, state.groups[0].weights) * sum(
+        count - 1 for count in models.values()
+    )
     if selected:
         message = messages(method, state, now.selected[:1].tolist())[0]
         down += (_bytes(message) - model - extra) * len(selected)

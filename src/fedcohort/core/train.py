@@ -5,12 +5,12 @@ after is the same for all.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from fedcohort.augment import Augment
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator, key_seed
 from fedcohort.core.optimiser import Optimiser, reach
@@ -33,19 +33,22 @@ class Job(NamedTuple):
     plan: list[Tensor]  # rows of x and y of each mini-batch
     view: View
     anchor: Anchor  # with its center known
-    key: tuple[int, int, int]  # (seed, round, client): batches and dropout depend on it, and on nothing else
+    key: tuple[int, int, int]  # (seed, round, client): all that is drawn depends on it, and on nothing else
+    augment: Augment | None = None
 
     def reach(self) -> float:
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The mini-batches; examples of many are copied at once."""
+        """The mini-batches, with images changed if they shall be; examples of many are copied at once."""
         size = max(1, self.x[0].numel() * self.x.element_size())
         together = max(1, GATHER // (size * self.local.batch))
+        draw = generator(*self.key, "augment")
         for start in range(0, len(self.plan), together):
             part = self.plan[start : start + together]
             rows, sizes = torch.cat(part), [len(batch) for batch in part]
-            yield from zip(take(self.x, rows).split(sizes), self.y[rows].split(sizes), strict=True)
+            for x, y in zip(take(self.x, rows).split(sizes), self.y[rows].split(sizes), strict=True):
+                yield (x if self.augment is None else self.augment(x, draw)), y
 
 
 Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, returns the loss of each step
@@ -76,28 +79,30 @@ def prepare(
     view: View,
     key: tuple[int, int, int],
     rows: Tensor | None = None,
+    augment: Augment | None = None,
 ) -> Job:
     """The steps of a client whose examples are ``x`` and ``y``, or the given ``rows`` of them."""
-    pull, center, offset = objective.anchor(view)
-    anchor = Anchor(pull, view.down["params"] if center is None and pull else center, offset)
+    anchor = objective.anchor(view)
+    if anchor.pull and anchor.center is None:
+        anchor = anchor._replace(center=view.down["params"])
     smallest = 2 if model.needs_pairs else 1
     size = len(y) if rows is None else len(rows)
     plan = batches(size, view.steps, local, smallest, generator(*key, "batch"))
     plan = plan if rows is None else [rows[batch] for batch in plan]
-    return Job(objective, model, local, x, y, rows, plan, view, anchor, key)
+    return Job(objective, model, local, x, y, rows, plan, view, anchor, key, augment)
 
 
 def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memory, Trained]:
     """Trains one client. Returns what goes up, what it remembers, and the outcome."""
     begun = job.objective.begin(job.view)
     weights = Weights(begun.params.clone(), begun.buffers.clone())
-    with _dropout_keyed(job, "dropout"):
+    with job.model.random_by(key_seed(*job.key, "dropout")):
         trace = (descend or by_autograd)(job, weights)
 
     def full_gradient(params: Tensor) -> Tensor:
         at = Weights(params, begun.buffers.clone())
         mine = (job.x, job.y) if job.rows is None else (job.x[job.rows], job.y[job.rows])
-        with _dropout_keyed(job, "gradient"):
+        with job.model.random_by(key_seed(*job.key, "gradient")):
             return gradient(job, at, *mine)[0]
 
     trained = Trained(weights, trace, len(job.plan), job.reach(), full_gradient)
@@ -107,7 +112,7 @@ def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memo
 def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) -> Tensor:
     """The steps as anyone would write them; the judge of every faster way."""
     slope_at = slope_at or gradient
-    pull, center, offset = job.anchor
+    pull, center, offset, drift = job.anchor
     optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan))
     for number, (x, y) in enumerate(job.batches()):
         slope, trace[number] = slope_at(job, weights, x, y)
@@ -117,6 +122,8 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
             slope = slope + offset
         slope = job.objective.correct(slope, weights.params, job.view)
         optimiser.step(weights.params, slope, job.view.lr)
+        if drift is not None:
+            weights.params.add_(drift, alpha=job.view.lr)
     return trace
 
 
@@ -127,12 +134,3 @@ def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, 
     loss = job.objective.criterion(logits, y, job.view)
     (slope,) = torch.autograd.grad(loss, params)
     return slope, loss.detach()
-
-
-@contextmanager
-def _dropout_keyed(job: Job, purpose: str) -> Iterator[None]:
-    """Dropout layers draw from torch's global generator: lend it to them, and give it back untouched."""
-    with torch.random.fork_rng(devices=[], enabled=job.model.is_random):
-        if job.model.is_random:
-            torch.manual_seed(key_seed(*job.key, purpose))
-        yield

@@ -64,3 +64,8 @@ class Engine(Protocol):
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and predicted class of one model for each of these rows of a split."""
+
+    def predict_each(
+        self, models: Sequence[tuple[Weights, Tensor]], split: Split
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The same for many models, each with rows of its own."""

@@ -68,7 +68,8 @@ class LoopEngine:
         task, train = self.task, self.task.federation.train
         key = task.seed, number, order.client
         view = self.view(order)
-        return prepare(objective, model, task.local, train.x, train.y, view, key, self.rows(order))
+        rows = self.rows(order)
+        return prepare(objective, model, task.local, train.x, train.y, view, key, rows, task.augment)
 
     def train_one(
         self, objective: Objective, order: Order, number: int, model: Flat, descend: Descend | None = None
@@ -115,6 +116,11 @@ class LoopEngine:
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
         return predict(self.task.model, weights, split, rows)
+
+    def predict_each(
+        self, models: Sequence[tuple[Weights, Tensor]], split: Split
+    ) -> list[tuple[Tensor, Tensor]]:
+        return [self.predict(weights, split, rows) for weights, rows in models]
 
 
 @torch.no_grad()

@@ -18,7 +18,8 @@ from fedcohort.core.profile import Local
 from fedcohort.core.rows import Block, Factor, FactoredRow
 from fedcohort.core.train import Job
 from fedcohort.data.federation import take
-from fedcohort.engines.stack import Stack, threshold_backward, weighted_error
+from fedcohort.engines.stack import Stack, softmax_error
+from fedcohort.engines.unlocked import unlocked
 
 
 class Coefficients:
@@ -53,13 +54,11 @@ class Step(NamedTuple):
     share: Tensor  # [K, m]: 1 / batch size, 0 for padding
 
 
-def gather(jobs: Sequence[Job], number: int) -> Step | None:
-    """Step ``number`` of each job; clients that are done are all padding. None when all are."""
+def gather(jobs: Sequence[Job], number: int) -> Step:
+    """Step ``number`` of each job; clients that are done are all padding."""
     batches = [job.plan[number] if number < len(job.plan) else job.plan[0][:0] for job in jobs]
     sizes = torch.tensor([len(batch) for batch in batches])
     longest = int(sizes.max())
-    if not longest:
-        return None
     there = torch.arange(longest) < sizes[:, None]
     rows = torch.zeros(len(jobs), longest, dtype=torch.long)
     rows[there] = torch.cat(batches)
@@ -74,69 +73,80 @@ def train_block(stack: Stack, jobs: Sequence[Job], params: Tensor) -> tuple[Bloc
     steps = max(len(job.plan) for job in jobs)
     first = jobs[0]
     coefficients = Coefficients(first.local, first.view.lr, first.anchor.pull, steps)
-    maps = _stacked_maps(jobs)
-    past: list[list[tuple[Tensor, Tensor]]] = [[] for _ in stack.layers]
+    weights, biases = stack.views(params)
+    scale, shift = stacked_maps(jobs)
+    errors: list[list[Tensor]] = [[] for _ in stack.layers]
+    inputs: list[list[Tensor]] = [[] for _ in stack.layers]
     traces = torch.zeros(len(jobs), steps)
     for number in range(steps):
-        step = gather(jobs, number)
-        assert step is not None
-        traces[:, number] = _step(stack, params, step, past, coefficients, number, maps)
+        batch = gather(jobs, number)
+        start, past = coefficients.start(number), coefficients.gradients(number).tolist()
+        found = _step(weights, biases, *batch, errors, inputs, start, past, scale, shift)
+        for known, new in ((errors, found[0]), (inputs, found[1])):
+            for earlier, latest in zip(known, new, strict=True):
+                earlier.append(latest)
+        traces[:, number] = found[2]
     taken = [len(job.plan) for job in jobs]
     final = {count: coefficients.gradients(count).tolist() for count in set(taken)}
     factors = []
     for number in range(steps):
-        scale = torch.tensor([final[count][number] if number < count else 0.0 for count in taken])
-        for layer, pairs in zip(stack.layers, past, strict=True):
-            errors, inputs = pairs[number]
-            factors.append(Factor(errors.mul_(scale[:, None, None]), inputs, layer.start))
+        much = torch.tensor([final[count][number] if number < count else 0.0 for count in taken])
+        for layer, own, values in zip(stack.layers, errors, inputs, strict=True):
+            factors.append(Factor(own[number].mul_(much[:, None, None]), values[number], layer.start))
     shrink = torch.tensor([coefficients.start(count) - 1 for count in taken], dtype=params.dtype)
     return Block(factors, params, shrink), [traces[k, :count] for k, count in enumerate(taken)]
 
 
+@unlocked
 def _step(
-    stack: Stack,
-    params: Tensor,
-    step: Step,
-    past: list[list[tuple[Tensor, Tensor]]],
-    coefficients: Coefficients,
-    number: int,
-    maps: LogitMap,
-) -> Tensor:
-    """Forward and backward of one mini-batch of every client; remembers its errors and inputs."""
-    clients, size, _ = step.x.shape
-    start, weigh = coefficients.start(number), coefficients.gradients(number).float()
-    values, layers = [step.x], stack.layers
-    for position, layer in enumerate(layers):
-        value = values[-1]
-        out = torch.addmm(
-            layer.bias(params), value.flatten(0, 1), layer.weight(params).t(), beta=start, alpha=start
-        )
+    weights: list[Tensor],
+    biases: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+    share: Tensor,
+    past_errors: list[list[Tensor]],
+    past_inputs: list[list[Tensor]],
+    start: float,
+    taken: list[float],
+    scale: Tensor | None,
+    shift: Tensor | None,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Forward and backward of one mini-batch of every client: each layer's errors and inputs, and the losses.
+
+    ``start`` is how much of the common weights a client still has, ``taken`` how much it has subtracted of
+    each earlier gradient. The 1 added to a product of inputs: a bias is a weight of a constant input.
+    """
+    clients, size, last = x.shape[0], x.shape[1], len(weights) - 1
+    values = [x]
+    for layer in range(last + 1):
+        value = values[layer]
+        out = torch.addmm(biases[layer], value.flatten(0, 1), weights[layer].t(), beta=start, alpha=start)
         out = out.view(clients, size, -1)
-        for (errors, inputs), weight in zip(past[position], weigh.tolist(), strict=True):
-            gram = torch.bmm(value, inputs.transpose(1, 2)).add_(
-                1
-            )  # 1: the bias is a weight of a constant input
-            out.baddbmm_(gram, errors, alpha=-weight)
-        values.append(out.relu_() if position < len(layers) - 1 else out)
-    error, losses = weighted_error(values.pop(), step.y, step.share, maps)
-    found = [error]
-    for position in range(len(layers) - 1, 0, -1):
-        back = torch.mm(error.flatten(0, 1), layers[position].weight(params))
-        back = (back if start == 1 else back.mul_(start)).view(clients, size, -1)
-        for (errors, inputs), weight in zip(past[position], weigh.tolist(), strict=True):
-            back.baddbmm_(torch.bmm(error, errors.transpose(1, 2)), inputs, alpha=-weight)
-        error = threshold_backward(back, values[position], 0)
-        found.append(error)
-    for position, error in enumerate(reversed(found)):
-        past[position].append((error, values[position]))
-    return losses
+        for step, much in enumerate(taken):
+            gram = torch.bmm(value, past_inputs[layer][step].transpose(1, 2)).add_(1)
+            out.baddbmm_(gram, past_errors[layer][step], alpha=-much)
+        values.append(out.relu_() if layer < last else out)
+    error, losses = softmax_error(values[-1], y, share, scale, shift)
+    errors = [error]
+    for layer in range(last, 0, -1):
+        back = torch.mm(error.flatten(0, 1), weights[layer])
+        if start != 1:
+            back.mul_(start)
+        back = back.view(clients, size, -1)
+        for step, much in enumerate(taken):
+            gram = torch.bmm(error, past_errors[layer][step].transpose(1, 2))
+            back.baddbmm_(gram, past_inputs[layer][step], alpha=-much)
+        error = torch.ops.aten.threshold_backward(back, values[layer], 0)
+        errors.append(error)
+    errors.reverse()
+    return errors, values[:-1], losses
 
 
 def rows_of(block: Block) -> list[FactoredRow]:
     return [FactoredRow(block, client, bool(fine)) for client, fine in enumerate(block.finite)]
 
 
-def _stacked_maps(jobs: Sequence[Job]) -> LogitMap:
+def stacked_maps(jobs: Sequence[Job]) -> LogitMap:
     """The clients' logit maps as ``[K, 1, C]``, or nothing when nobody has one."""
     maps = [job.objective.logits(job.view) for job in jobs]
     stacked: list[Tensor | None] = []

@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from fedcohort.engines import Answer, Order
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.loop import LoopEngine, predict
 from fedcohort.engines.lowrank import rows_of, train_block
+from fedcohort.engines.memory import keep_freed_memory
 from fedcohort.engines.stack import Stack, fits
 
 A = TypeVar("A")
@@ -46,11 +48,12 @@ class PoolEngine(LoopEngine):
     def __init__(self, task: Task, workers: int | None = None) -> None:
         super().__init__(task)
         torch.set_num_threads(1)  # parallel over clients, not inside an operation
-        # Dropout draws from a generator that all threads share, so such models stay with one worker.
-        self.workers = 1 if task.model.is_random else workers or os.cpu_count() or 1
+        keep_freed_memory()
+        # Some layers draw from a generator that all threads share: such models stay with one worker.
+        self.workers = 1 if task.model.draws_globally else workers or os.cpu_count() or 1
         self.stack = Stack.of(task.model)
         self.own = threading.local()
-        self.pool = ThreadPoolExecutor(self.workers) if self.workers > 1 else None
+        self.pool = _threads(self.workers) if self.workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         """One round. The longest go first, so that no worker is left with one at the end."""
@@ -87,13 +90,13 @@ class PoolEngine(LoopEngine):
         return bounds[order.client + 1] - bounds[order.client]
 
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
-        """Whether all start from the model that was sent and only ever add gradients to it."""
+        """Whether all start from the model that was sent and only add gradients of unchanged examples."""
         cls = type(objective)
         usual = cls.begin is Objective.begin and not objective.personal and cls.finish is Objective.finish
-        if not usual or self.task.local.optimiser != "sgd" or not orders:
+        if not usual or self.task.local.optimiser != "sgd" or self.task.augment or not orders:
             return False
-        anchor = objective.anchor(self.view(orders[0]))
-        return anchor.offset is None and anchor.center is None
+        _, center, offset, drift = objective.anchor(self.view(orders[0]))
+        return center is None and offset is None and drift is None
 
     def _train_some(self, objective: Objective, orders: list[Order], number: int) -> list[Answer]:
         if len(orders) > 1:
@@ -142,36 +145,46 @@ class PoolEngine(LoopEngine):
     def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
         train = self.task.federation.train
         rows = [train.rows(client) for client in clients.tolist()]
-        losses = torch.stack([self.predict(model, train, torch.cat(rows))[0] for model in models])
+        every = torch.cat(rows)
+        losses = torch.stack([loss for loss, _ in self.predict_each([(m, every) for m in models], train)])
         return torch.stack([answer(part) for part in losses.split([len(own) for own in rows], 1)])
 
     def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
         held = self.task.federation.validation
         rows = [held.rows(client) for client in clients.tolist()]
         every, sizes = torch.cat(rows), [len(own) for own in rows]
-        truth = held.y[every]
-
-        def score(weights: Weights) -> Tensor:
-            right = (self._predict(weights, held, every)[1] == truth).float()
-            return torch.stack([part.mean() for part in right.split(sizes)])
-
-        return torch.stack(self._map(score, models))
+        guesses = torch.stack([guess for _, guess in self.predict_each([(m, every) for m in models], held)])
+        right = (guesses == held.y[every]).float()
+        return torch.stack([part.mean(1) for part in right.split(sizes, 1)], 1)
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-        chunks = rows.split(EVALUATE)
-        if len(chunks) < 2:
-            return self._predict(weights, split, rows)
-        parts = self._map(lambda chunk: self._predict(weights, split, chunk), chunks)
-        return torch.cat([loss for loss, _ in parts]), torch.cat([guess for _, guess in parts])
+        return self.predict_each([(weights, rows)], split)[0]
 
-    def _predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return predict(self._model(), weights, split, rows)
+    def predict_each(
+        self, models: Sequence[tuple[Weights, Tensor]], split: Split
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The rows of all models are cut into pieces, which all workers share."""
+        cut = [rows.split(EVALUATE) for _, rows in models]
+        pieces = [(weights, rows) for (weights, _), own in zip(models, cut, strict=True) for rows in own]
+        done = iter(self._map(lambda piece: predict(self._model(), piece[0], split, piece[1]), pieces))
+        answers = [[next(done) for _ in own] for own in cut]
+        return [(torch.cat(losses), torch.cat(guesses)) for losses, guesses in map(_columns, answers)]
 
     def _map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """In the order of ``items``, on all workers."""
         if self.pool is None or len(items) < 2:
             return [function(item) for item in items]
         return list(self.pool.map(function, items))
+
+
+def _columns(pairs: Sequence[tuple[A, B]]) -> tuple[list[A], list[B]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """The workers of this process: runs that go on at the same time share them."""
+    return ThreadPoolExecutor(count, thread_name_prefix="fedcohort")
 
 
 def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.optimiser import Optimiser
-from fedcohort.core.parts import LogitMap, Objective
+from fedcohort.core.parts import Objective
 from fedcohort.core.train import Job
-
-threshold_backward = torch.ops.aten.threshold_backward  # passes a gradient where the activation is positive
-MINUS_ONE = torch.tensor(-1.0)
+from fedcohort.engines.unlocked import unlocked
 
 
 @dataclass(frozen=True)
@@ -63,26 +61,20 @@ class Stack:
             start = layers[-1].bias_start + layers[-1].outputs
         return cls(layers)
 
-    def views(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of each layer, inside the vector."""
-        return [(layer.weight(vector), layer.bias(vector)) for layer in self.layers]
+    def views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The layers' weights and their biases, inside the vector."""
+        layers = self.layers
+        return [layer.weight(vector) for layer in layers], [layer.bias(vector) for layer in layers]
 
     def descend(self, job: Job, weights: Weights) -> Tensor:
         """A client's local steps, in place; the loss of each."""
-        layers, maps, losses = self.views(weights.params), job.objective.logits(job.view), []
-        (*hidden, (last, bias)), back = layers, [weight for weight, _ in layers[:0:-1]]
-        update = _Update(self, job, weights.params)
+        weights_of, biases_of = self.views(weights.params)
+        update, losses = _Update(self, job, weights.params), []
+        scale, shift = job.objective.logits(job.view)
         for x, y in job.batches():
-            values = [x.flatten(1)]
-            for weight, own in hidden:
-                values.append(torch.addmm(own, values[-1], weight.t()).relu_())
-            error, loss = softmax_error(torch.addmm(bias, values[-1], last.t()), y, maps)
+            errors, values, loss = propagate(weights_of, biases_of, x.flatten(1), y, scale, shift)
+            update.apply(errors, values)
             losses.append(loss)
-            errors = [error]
-            for weight, value in zip(back, values[:0:-1], strict=True):
-                error = threshold_backward(error @ weight, value, 0)
-                errors.append(error)
-            update.apply(errors[::-1], values)
         return torch.stack(losses) if losses else torch.zeros(0)
 
 
@@ -92,7 +84,7 @@ class _Update:
     def __init__(self, stack: Stack, job: Job, vector: Tensor) -> None:
         self.local, self.lr, self.vector = job.local, job.view.lr, vector
         self.fused = self.local.optimiser == "sgd" and not self.local.nesterov
-        pull, center, offset = job.anchor
+        pull, center, offset, self.drift = job.anchor
         self.shrink = pull + (self.local.weight_decay if self.fused else 0.0)
         towards = center * -pull if pull and center is not None else None
         constants = [vector for vector in (towards, offset) if vector is not None]
@@ -102,6 +94,12 @@ class _Update:
         self.targets = stack.views(vector if self.momentum is None else self.momentum)
 
     def apply(self, errors: list[Tensor], values: list[Tensor]) -> None:
+        """One step of the optimiser, and the drift."""
+        self._descend(errors, values)
+        if self.drift is not None:
+            self.vector.add_(self.drift, alpha=self.lr)
+
+    def _descend(self, errors: list[Tensor], values: list[Tensor]) -> None:
         """The slope is the loss's gradient plus ``shrink * weights + constant``."""
         if self.momentum is None:
             self._add(errors, values, keep=1 - self.lr * self.shrink, scale=-self.lr)
@@ -121,30 +119,65 @@ class _Update:
 
     def _add(self, errors: list[Tensor], values: list[Tensor], keep: float, scale: float) -> None:
         """``target <- keep * target + scale * gradient``, layer by layer."""
-        for (weight, bias), error, value in zip(self.targets, errors, values, strict=True):
-            weight.addmm_(error.t(), value, beta=keep, alpha=scale)
-            if keep != 1:
-                bias.mul_(keep)
-            bias.add_(error.sum(0), alpha=scale)
+        add_products(*self.targets, errors, values, keep, scale)
 
 
-def softmax_error(logits: Tensor, labels: Tensor, maps: LogitMap) -> tuple[Tensor, Tensor]:
-    """The gradient of the mean cross-entropy with respect to the logits, and that mean."""
-    return weighted_error(logits, labels, 1 / len(labels), maps)
-
-
-def weighted_error(
-    logits: Tensor, labels: Tensor, share: Tensor | float, maps: LogitMap
+def softmax_error(
+    logits: Tensor, labels: Tensor, share: Tensor, scale: Tensor | None, shift: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The same for any leading axes: the last of them is summed, each sample by its ``share``."""
-    scale, shift = maps
-    logits = logits if scale is None else logits * scale
-    logits = logits if shift is None else logits + shift
-    log = torch.log_softmax(logits, -1)
-    loss = log.gather(-1, labels[..., None]).squeeze(-1).mul_(-share).sum(-1)
-    error = log.exp_().scatter_add_(-1, labels[..., None], MINUS_ONE.expand(*labels.shape, 1))
-    error.mul_(share[..., None] if isinstance(share, Tensor) else share)
+    """The gradient of the cross-entropy with respect to the logits, and the loss, for any leading axes: the
+    last of them is summed, each sample by its ``share``. ``scale`` and ``shift`` are those of LogitMap."""
+    if scale is not None:
+        logits = logits * scale
+    if shift is not None:
+        logits = logits + shift
+    log, where = torch.log_softmax(logits, -1), labels.unsqueeze(-1)
+    right = log.gather(-1, where)
+    loss = (right.squeeze(-1) * -share).sum(-1)
+    error = log.exp_().scatter_add_(-1, where, torch.full_like(right, -1.0)).mul_(share.unsqueeze(-1))
     return (error if scale is None else error.mul_(scale)), loss
+
+
+@unlocked
+def propagate(
+    weights: list[Tensor],
+    biases: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Forward and backward: the error and the input of every layer, and the mean loss."""
+    values, last = [x], len(weights) - 1
+    for layer in range(last):
+        values.append(torch.addmm(biases[layer], values[layer], weights[layer].t()).relu_())
+    logits = torch.addmm(biases[last], values[last], weights[last].t())
+    share = torch.full([y.shape[0]], 1.0 / y.shape[0])
+    error, loss = softmax_error(logits, y, share, scale, shift)
+    errors = [error]
+    for layer in range(last, 0, -1):
+        error = torch.ops.aten.threshold_backward(error @ weights[layer], values[layer], 0)
+        errors.append(error)
+    errors.reverse()
+    return errors, values, loss
+
+
+@unlocked
+def add_products(
+    weights: list[Tensor],
+    biases: list[Tensor],
+    errors: list[Tensor],
+    values: list[Tensor],
+    keep: float,
+    scale: float,
+) -> None:
+    """Adds ``scale`` times the gradient to ``keep`` times each weight and bias: one product a layer."""
+    for layer in range(len(weights)):
+        error = errors[layer]
+        weights[layer].addmm_(error.t(), values[layer], beta=keep, alpha=scale)
+        if keep != 1:
+            biases[layer].mul_(keep)
+        biases[layer].add_(error.sum(0), alpha=scale)
 
 
 def fits(objective: Objective) -> bool:
