@@ -14,7 +14,7 @@ from fedcohort.errors import UserError
 class Dataset:
     """Examples and labels, with the official test set and the natural client of each row where they exist."""
 
-    x: Tensor  # [n, ...] float32
+    x: Tensor  # [n, ...] float32, or [n, length] int64 where examples are token ids
     y: Tensor  # [n] int64, 0 to C-1
     classes: tuple[str, ...]
     test_x: Tensor | None = None
@@ -22,6 +22,7 @@ class Dataset:
     owner: np.ndarray | None = None
     test_owner: np.ndarray | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
 
     def __post_init__(self) -> None:
         """Refuse here, once for every source, what would only surface as a strange number after training."""
@@ -46,8 +47,14 @@ class Dataset:
                 raise UserError(
                     f"the {what} set has {len(x)} examples but {len(other)} {name}: give one for each example"
                 )
-        if x.dtype != torch.float32 or y.dtype != torch.int64:
-            raise UserError(f"the {what} set must be float32 with int64 labels, not {x.dtype} with {y.dtype}")
+        kind, words = (torch.int64, "int64 token ids") if self.vocabulary else (torch.float32, "float32")
+        if x.dtype != kind or y.dtype != torch.int64:
+            raise UserError(f"the {what} set must be {words} with int64 labels, not {x.dtype} with {y.dtype}")
+        if self.vocabulary and not 0 <= int(x.min()) <= int(x.max()) < self.vocabulary:
+            raise UserError(
+                f"token ids of the {what} set run from {int(x.min())} to {int(x.max())} but there are "
+                f"{self.vocabulary} kinds: number them from 0"
+            )
         if not torch.isfinite(x.sum()) and (bad := int((~torch.isfinite(x)).sum())):
             raise UserError(f"{bad} values of the {what} set are NaN or infinite: fill or remove them first")
         low, high = int(y.min()), int(y.max())

@@ -19,7 +19,7 @@ from torch import Tensor
 class Split:
     """The training, validation or test rows of all clients, one client after the other."""
 
-    x: Tensor  # [n, ...] float32; splits may share this tensor
+    x: Tensor  # [n, ...] float32, or int64 token ids; splits may share this tensor
     y: Tensor  # [n] int64
     index: Tensor  # int64 rows of x
     offsets: Tensor  # int64 [K+1]: client k owns index[offsets[k]:offsets[k+1]]
@@ -86,6 +86,7 @@ class Federation:
     clients: tuple[str, ...]
     truth: Tensor | None  # the group each client was made in, where the protocol knows it
     provenance: dict[str, Any]
+    vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
 
     @property
     def num_clients(self) -> int:

@@ -79,6 +79,7 @@ def federate(
         clients=dealt.names or _number(clients),
         truth=None if dealt.truth is None else torch.as_tensor(dealt.truth, dtype=torch.int64),
         provenance=_story(dataset, dealt, split, mode, test),
+        vocabulary=dataset.vocabulary,
     )
 
 

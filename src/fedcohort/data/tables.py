@@ -93,6 +93,25 @@ def as_numbers(column: "pl.Series") -> np.ndarray | None:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
+def label_column(frame: "pl.DataFrame", name: str) -> np.ndarray:
+    """Each row's label: numbers if all are, else words."""
+    column = _complete(frame, name, "label")
+    numbers = as_numbers(column)
+    return np.array(column.to_list(), dtype=str) if numbers is None else numbers
+
+
+def client_column(frame: "pl.DataFrame", name: str | None) -> np.ndarray | None:
+    """Each row's client, if a column names it."""
+    return None if name is None else np.array(as_words(_complete(frame, name, "client")))
+
+
+def _complete(frame: "pl.DataFrame", name: str, option: str) -> "pl.Series":
+    require(frame, name, option)
+    if missing := frame[name].null_count():
+        raise UserError(f"{option} '{name}' is empty in {missing} rows: remove those rows first")
+    return frame[name]
+
+
 @dataclass(frozen=True)
 class Column:
     """How one column becomes features, learnt from the training table."""

@@ -7,6 +7,7 @@ Any ``torch.nn.Module`` will do: in Python pass a function that makes one, in TO
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -28,6 +29,47 @@ class Model:
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         raise NotImplementedError
 
+    def network(self, shape: tuple[int, ...], classes: int, vocabulary: int) -> nn.Module:
+        """The module for such data, or a sentence why there is none."""
+        if vocabulary:
+            raise UserError(
+                f"{self.name} reads numbers, but these examples are token ids: "
+                "use embedding_dense or embedding_lstm"
+            )
+        return self.build(shape, classes)
+
+
+@dataclass(frozen=True)
+class ImageModel(Model):
+    """One that reads images with at least ``smallest`` pixels on each side."""
+
+    smallest: ClassVar[int]
+
+    def network(self, shape: tuple[int, ...], classes: int, vocabulary: int) -> nn.Module:
+        if not vocabulary and (len(shape) != 3 or min(shape[1:]) < self.smallest):
+            raise UserError(
+                f"{self.name} takes images of at least {self.smallest}x{self.smallest} pixels, "
+                f"not examples of shape {shape}: use another model, such as mlp"
+            )
+        return super().network(shape, classes, vocabulary)
+
+
+@dataclass(frozen=True)
+class TextModel(Model):
+    """One that reads rows of token ids; ``build_text`` makes the module."""
+
+    def build_text(self, length: int, classes: int, vocabulary: int) -> nn.Module:
+        """For texts of ``length`` tokens, each one of ``vocabulary`` kinds."""
+        raise NotImplementedError
+
+    def network(self, shape: tuple[int, ...], classes: int, vocabulary: int) -> nn.Module:
+        if not vocabulary:
+            raise UserError(
+                f"{self.name} reads texts as token ids, not examples of shape {shape}: "
+                "use another model, such as mlp, or a source of texts"
+            )
+        return self.build_text(shape[0], classes, vocabulary)
+
 
 MODELS: Registry[Model] = Registry("model", "fedcohort.models", "fedcohort.models")
 
@@ -37,18 +79,19 @@ def flat_model(
     shape: tuple[int, ...],
     classes: int,
     settings: Mapping[str, Any] | None = None,
+    vocabulary: int = 0,
 ) -> Flat:
-    """A model by name, by ``package.module:function``, as a Model or as a function, ready for training."""
+    """A model by name, by ``package.module:function``, as a Model or as a function, ready for training.
+
+    ``vocabulary`` is how many kinds of tokens there are where examples are rows of token ids.
+    """
     if isinstance(model, str):
-        if ":" in model:
-            model = _import(model)
-        else:
-            model = build_settings(MODELS.get(model), settings or {}, "model")
-            settings = None
+        named = ":" not in model
+        model = build_settings(MODELS.get(model), settings or {}, "model") if named else _import(model)
+    known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     if isinstance(model, Model):
-        named = model
-        return Flat(lambda: named.build(shape, classes))
-    return _try_out(_maker(model, shape, classes, dict(settings or {})), shape, classes)
+        return _try_out(partial(model.network, **known), **known)
+    return _try_out(_maker(model, known, dict(settings or {})), **known)
 
 
 def _import(path: str) -> Callable[..., nn.Module]:
@@ -60,19 +103,21 @@ def _import(path: str) -> Callable[..., nn.Module]:
 
 
 def _maker(
-    function: Callable[..., nn.Module], shape: tuple[int, ...], classes: int, settings: dict[str, Any]
+    function: Callable[..., nn.Module], known: dict[str, Any], settings: dict[str, Any]
 ) -> Callable[[], nn.Module]:
-    """Calls the user's function with whichever of ``shape`` and ``classes`` it takes."""
+    """Calls the user's function with whichever of ``shape``, ``classes`` and ``vocabulary`` it takes."""
     takes = inspect.signature(function).parameters
-    given = {key: value for key, value in {"shape": shape, "classes": classes}.items() if key in takes}
+    given = {key: value for key, value in known.items() if key in takes}
     return lambda: function(**given, **settings)
 
 
-def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int) -> Flat:
-    """Finds out before the first round whether a user's network fits the data."""
+def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int, vocabulary: int) -> Flat:
+    """Finds out before the first round whether a network fits the data."""
+    examples = torch.zeros(2, *shape, dtype=torch.int64 if vocabulary else torch.float32)
     try:
         model = Flat(make)
-        got = tuple(model.logits(model.init(0), torch.zeros(2, *shape)).shape)
+        with torch.no_grad():
+            got = tuple(model.module.eval()(examples).shape)
     except UserError:
         raise
     except Exception as error:  # somebody else's code: anything may happen

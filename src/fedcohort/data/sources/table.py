@@ -12,7 +12,15 @@ from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
-from fedcohort.data.tables import FILE, Column, as_numbers, as_words, learn_column, read_table, require
+from fedcohort.data.tables import (
+    FILE,
+    Column,
+    client_column,
+    label_column,
+    learn_column,
+    read_table,
+    require,
+)
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,8 +70,8 @@ class Table:
             classes,
             None if test is None else _encode(columns, test),
             test_y,
-            self._owner(frame),
-            None if test is None else self._owner(test),
+            client_column(frame, self.client),
+            None if test is None else client_column(test, self.client),
             self._story(frame, columns),
         )
 
@@ -88,28 +96,12 @@ class Table:
         return names
 
     def _labels(self, frame: "pl.DataFrame") -> np.ndarray:
-        require(frame, self.label, "label")
-        column = frame[self.label]
-        if column.null_count():
-            raise UserError(
-                f"label '{self.label}' is empty in {column.null_count()} rows: remove those rows first"
-            )
-        numbers = as_numbers(column)
-        if self.threshold is not None:
-            if numbers is None:
-                raise UserError(f"label '{self.label}' holds words: 'threshold' is for numbers, remove it")
-            return (numbers > self.threshold).astype(np.int64)
-        return np.array(column.to_list(), dtype=str) if numbers is None else numbers
-
-    def _owner(self, frame: "pl.DataFrame") -> np.ndarray | None:
-        if self.client is None:
-            return None
-        column = frame[self.client]
-        if column.null_count():
-            raise UserError(
-                f"client '{self.client}' is empty in {column.null_count()} rows: remove those rows first"
-            )
-        return np.array(as_words(column))
+        labels = label_column(frame, self.label)
+        if self.threshold is None:
+            return labels
+        if labels.dtype.kind == "U":
+            raise UserError(f"label '{self.label}' holds words: 'threshold' is for numbers, remove it")
+        return (labels > self.threshold).astype(np.int64)
 
     def _story(self, frame: "pl.DataFrame", columns: list[Column]) -> dict[str, Any]:
         filled = {

@@ -1,0 +1,71 @@
+"""Sentiment140: tweets that are negative or positive, labelled by their emoticons.
+
+Go, Bhayani, Huang: Twitter Sentiment Classification using Distant Supervision (2009).
+"""
+
+import csv
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from fedcohort.core.settings import at_least
+from fedcohort.data.dataset import Dataset
+from fedcohort.data.labels import encode_labels
+from fedcohort.data.places import Places
+from fedcohort.data.sources import register
+from fedcohort.data.texts import tokenise
+from fedcohort.errors import UserError
+
+FOLDERS = ("sent140", "sentiment140")
+TRAIN = ("training.1600000.processed.noemoticon.csv", "sent140_100k.csv.gz")
+TEST = ("testdata.manual.2009.06.14.csv", "sent140_manual_test.csv.gz")
+MEANING = {"0": 0, "4": 1}  # of the label column; 2 is neutral, which only the test tweets know
+HOME = "https://help.sentiment140.com"
+
+
+class Tweets(NamedTuple):
+    text: list[str]
+    label: np.ndarray
+    user: np.ndarray | None
+
+
+@register
+@dataclass(frozen=True)
+class Sent140:
+    """The official files, whose users are natural clients, or tables with the columns ``label`` and ``text``.
+
+    Neutral tweets of the test set are left out, for no training tweet is neutral.
+    """
+
+    path: str | None = None  # the folder, if not <root>/sent140
+    words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words
+    length: Annotated[int, at_least(1)] = 30  # tokens of a tweet: its last ones
+
+    def load(self, where: Places) -> Dataset:
+        where = where.at(self.path)
+        train, test = where.find(FOLDERS, TRAIN), where.find(FOLDERS, TEST)
+        if train is None:
+            raise UserError(f"{TRAIN[0]} is missing: put it into a folder {FOLDERS[0]} (from {HOME})")
+        tweets, asked = read_tweets(train), None if test is None else read_tweets(test)
+        test_text, test_label = (None, None) if asked is None else (asked.text, asked.label)
+        x, test_x, kinds = tokenise(tweets.text, test_text, self.words, self.length)
+        y, test_y, names = encode_labels(tweets.label, test_label, ("negative", "positive"))
+        story = {"source": "sent140", **vars(self), "file": train.name, "vocabulary": kinds}
+        # The users of the test tweets are others than those who train, so they own nothing here.
+        return Dataset(x, y, names, test_x, test_y, tweets.user, None, story, kinds)
+
+
+def read_tweets(path: Path) -> Tweets:
+    """All tweets but the neutral ones; only the official layout (six columns, no header) knows the user."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as file:
+        rows = list(csv.reader(file))
+    official = bool(rows) and len(rows[0]) == 6
+    if not official and (not rows or rows[0] != ["label", "text"]):
+        raise UserError(f"{path} is neither the official file nor a table of label and text: fetch it again")
+    rows = [row for row in (rows if official else rows[1:]) if row[0] in MEANING]
+    label = np.array([MEANING[row[0]] for row in rows], dtype=np.int64)
+    return Tweets([row[-1] for row in rows], label, np.array([row[4] for row in rows]) if official else None)

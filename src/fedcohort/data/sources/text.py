@@ -1,0 +1,48 @@
+"""Users' own texts: a CSV (also gzipped) or Parquet table with a column of texts and a column of labels."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from fedcohort.core.settings import at_least
+from fedcohort.data.dataset import Dataset
+from fedcohort.data.labels import encode_labels
+from fedcohort.data.places import Places
+from fedcohort.data.sources import register
+from fedcohort.data.tables import as_words, client_column, label_column, read_table, require
+from fedcohort.data.texts import tokenise
+
+
+@register
+@dataclass(frozen=True)
+class Text:
+    """Each text becomes a row of token ids; the vocabulary is learnt from the training table.
+
+    For bags of words beside other columns, use the source ``table``.
+    """
+
+    path: str  # a file, or a pattern such as "hospitals/*.csv"
+    text: str  # the column with the texts
+    label: str  # the column with the labels
+    client: str | None = None  # the column with each row's client; "@file": the name of the row's file
+    test_path: str | None = None  # a table of the same columns to test on
+    words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words
+    length: Annotated[int, at_least(1)] = 100  # tokens of a text: its last ones
+    header: bool = True  # without one, columns are column_1, column_2, ...
+    separator: str = ","  # between the cells of a row
+
+    def load(self, where: Places) -> Dataset:
+        texts, labels, owner = self._columns(self.path, where)
+        test_texts, test_labels, test_owner = (
+            (None, None, None) if self.test_path is None else self._columns(self.test_path, where)
+        )
+        x, test_x, kinds = tokenise(texts, test_texts, self.words, self.length)
+        y, test_y, classes = encode_labels(labels, test_labels)
+        story = {"source": "text", **vars(self), "vocabulary": kinds}
+        return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, kinds)
+
+    def _columns(self, path: str, where: Places) -> tuple[list[str], np.ndarray, np.ndarray | None]:
+        frame = read_table(path, where, self.header, self.separator)
+        require(frame, self.text, "text")
+        return as_words(frame[self.text]), label_column(frame, self.label), client_column(frame, self.client)
