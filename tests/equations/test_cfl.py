@@ -9,10 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from equations.toy import play_toy, position, profile_of, round_of, toy_task, two_languages, updates_of
+from equations.toy import (
+    Cohorts,
+    play_method,
+    play_toy,
+    position,
+    profile_of,
+    round_of,
+    toy_task,
+    two_languages,
+    updates_of,
+)
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Updates
 from fedcohort.core.profile import Local
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.evaluate import settle
 from fedcohort.methods.cfl import CFL, cosines, separation
 from fedcohort.testing import accuracy, play, tiny_task
 
@@ -82,7 +94,20 @@ def test_the_mean_is_by_samples_or_even():
 
 @pytest.mark.parametrize(("eps1", "eps2", "torn"), [(0.1, 1.0, True), (0.1, 1.01, False), (0.0, 1.0, False)])
 def test_both_norms_decide(eps1, eps2, torn):
-    assert CFL(eps1=eps1, eps2=eps2).is_torn(moved(CROSS)) == torn
+    assert CFL(eps1=eps1, eps2=eps2).is_torn(*CFL().norms(moved(CROSS)), largest=9.0) == torn
+
+
+def test_rest_may_be_relative_to_the_largest_mean_update():
+    """Movements .2, -.16, .2, -.16 of mean .02; the round before everybody moved by .2 and more.
+
+    A tenth of .02 itself is never undercut; a fifth of .22 is .044.
+    """
+    part, profile = CFL(eps1=0.2, eps2=0.1, relative=True), profile_of([[1, 1]] * 4)
+    before = part.init_grouping(profile)
+    pulled = moved(torch.tensor([[0.2], [-0.16], [0.2], [-0.16]]))
+    assert not part.assign(before, pulled, round_of(profile, 4))["group"].any()
+    after = part.assign(before, moved(torch.full((4, 1), 0.22)), round_of(profile, 4))
+    assert part.assign(after, pulled, round_of(profile, 4))["group"].tolist() == [0, 1, 0, 1]
 
 
 SPLITTING = "cfl(eps1=0.05, eps2=0.1)"
@@ -94,6 +119,27 @@ def test_children_aggregate_their_own_members():
     (state,) = play_toy(SPLITTING, (0, 1, 2, 3), task=toy_task((3, -1, 3.2, -1.2), **FOUR))
     assert state.grouping["group"].tolist() == [0, 1, 0, 1]
     assert [position(state, g) for g in range(2)] == pytest.approx([1.21, 0.79], abs=1e-6)
+
+
+def test_a_split_keeps_the_model_it_started_from():
+    """Both halves leave group 0, which stays at 1: group 1 is the second half, at .79, group 2 is at 1.101.
+
+    A client that is evaluated returns to 1 if that serves it better: client 2 (b = 1.02) does, client 0
+    (b = 3) does not. Nothing is asked in training.
+    """
+    task = toy_task((3, -1, 1.02, -1.2), **FOUR)
+    method = Method.of(Cohorts(((0, 1, 2, 3), ())), CFL(eps1=1, eps2=0.1, ancestors=True))
+    first, second = play_method(method, task, 2)
+    assert first.grouping["group"].tolist() == second.grouping["group"].tolist() == [2, 1, 2, 1]
+    assert [position(first, g) for g in range(3)] == pytest.approx([1.0, 0.79, 1.101], abs=1e-6)
+    assert second.bytes_down == first.bytes_down
+    settled = settle(method, second, task, LoopEngine(task))
+    assert settled.grouping["group"].tolist() == [2, 1, 0, 1]
+
+
+def test_until_it_splits_it_is_fedavg_bit_for_bit():
+    ours, theirs = (play(Method.parse(text), tiny_task(), 3)[0] for text in ("cfl(eps1=0)", "fedavg"))
+    assert ours.groups[0].weights.params.equal(theirs.groups[0].weights.params)
 
 
 def test_a_second_split_moves_the_right_clients():

@@ -1,5 +1,7 @@
 """Clust-PSI-PFL: K-means on standardised PSI terms, as many groups as the silhouette likes, a model each."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ import torch
 from equations.toy import profile_of
 from fedcohort.cluster import kmeans_by_silhouette
 from fedcohort.core.method import Method
+from fedcohort.core.profile import Privacy
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.diagnosis.grouping import psi_features, standardise
+from fedcohort.diagnosis.grouping import psi_features, side_by_side, standardise
+from fedcohort.errors import UserError
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.testing import play
 
@@ -125,3 +129,73 @@ def test_each_group_is_its_own_fedavg():
     task = Task.of(Federation(same, same, same, part.classes, part.clients, None, {}), "logistic", cohort=1.0)
     theirs, _ = play(Method.parse("fedavg"), task, 2)
     torch.testing.assert_close(ours.groups[1].weights.params, theirs.groups[0].weights.params)
+
+
+def shifted_federation(shift: float = 1.5) -> Federation:
+    """Ten clients with the same labels; the examples of the last four lie ``shift`` higher."""
+    federation = federation_of(np.full((10, 3), 20))
+    x, high = federation.train.x.clone(), [federation.train.rows(client) for client in range(6, 10)]
+    x[torch.cat(high)] += shift
+    split = Split(x, federation.train.y, federation.train.index, federation.train.offsets)
+    return Federation(split, split, split, federation.classes, federation.clients, None, {})
+
+
+def test_attributes_tell_clients_apart_that_labels_cannot():
+    task = Task.of(shifted_federation(), "logistic", cohort=5)
+    for text, groups in (("clust_psi_pfl", [0] * 10), ("clust_psi_pfl(features=4)", [0] * 6 + [1] * 4)):
+        state, _ = play(Method.parse(text), task, 0)
+        assert state.grouping["group"].tolist() == groups
+
+
+def test_the_gate_looks_at_attributes_too():
+    part = "clust_psi_pfl(features=4, gate=True)"
+    same, other = (
+        play(Method.parse(part), Task.of(shifted_federation(shift), "logistic"), 0)[0] for shift in (0, 2)
+    )
+    assert len(same.groups) == 1
+    assert len(other.groups) > 1
+
+
+def test_bins_are_quantiles_of_a_standard_normal_and_an_example_weighs_one():
+    """Quartiles at -.6745, 0 and .6745, a bound belongs to the bin below; two attributes weigh half each."""
+    table = ClustPsiPfl(features=4).summarise(torch.tensor([[-1.0, 0.0], [0.5, 9.0]]), torch.zeros(2), 2)
+    assert table.tolist() == [[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]]
+    assert table.sum() == 2
+
+
+def test_the_summary_is_paid_for_and_withheld_with_the_counts():
+    """3 classes and 3 attributes of 4 bins, 4 bytes each, from ten clients."""
+    task = Task.of(shifted_federation(), "logistic", cohort=5)
+    method = Method.parse("clust_psi_pfl(features=4)")
+    assert play(method, task, 0)[0].bytes_up == 10 * 4 * (3 + 3 * 4)
+    assert play(Method.parse("clust_psi_pfl"), task, 0)[0].bytes_up == 10 * 4 * 3
+    with pytest.raises(UserError, match="clust_psi_pfl needs"):
+        play(method, replace(task, privacy=Privacy("withheld")), 0)
+    with pytest.raises(UserError, match="features=1 is one bin for all"):
+        play(Method.parse("clust_psi_pfl(features=1)"), task, 0)
+
+
+def test_two_parts_can_each_have_their_summary():
+    task = Task.of(shifted_federation(), "logistic", cohort=5)
+    profile = task.profile(Method.parse("haccs(summary='P(X|y)')+clust_psi_pfl(features=4)"))
+    assert {name: tuple(table.shape) for name, table in profile.summaries.items()} == {
+        "haccs": (10, 3, 20),
+        "clust_psi_pfl": (10, 3, 4),
+    }
+
+
+def test_quantity_groups_by_size():
+    """Six clients with the same shares, three of them ten times as large."""
+    counts = np.array([[30, 20, 10]] * 3 + [[300, 200, 100]] * 3)
+    assert ClustPsiPfl().groups_of(counts, 0).tolist() == [0] * 6
+    assert ClustPsiPfl(quantity=True).groups_of(counts, 0).tolist() == [0] * 3 + [1] * 3
+
+
+def test_kinds_of_features_weigh_the_same():
+    """Ten columns of one kind have together the variance of the one column of the other: 1."""
+    random = np.random.default_rng(0)
+    wide, narrow = random.normal(size=(50, 10)), random.normal(size=(50, 1))
+    both = side_by_side(wide, narrow)
+    assert both[:, :10].var(axis=0).sum() == pytest.approx(1)
+    assert both[:, 10].var() == pytest.approx(1)
+    assert side_by_side(wide) == pytest.approx(standardise(wide).features)

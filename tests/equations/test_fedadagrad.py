@@ -41,6 +41,14 @@ def test_toy_round():
     assert position(state) == pytest.approx(1 - 0.1 * 0.3115 / 0.3125, abs=1e-5)
 
 
+@pytest.mark.parametrize("text", ["fedadagrad", "fedadam", "fedyogi"])
+def test_an_even_mean_is_algorithm_two(text):
+    """D = .919 - 1 = -.081 instead of -.3115: m is what the last movement adds to it, from zero."""
+    by_samples, evenly = (play_toy(f"{text}(weighted={w})", (0, 1))[0].groups[0] for w in (True, False))
+    ratio = float(evenly.aggregator["m"] / by_samples.aggregator["m"])
+    assert ratio == pytest.approx(0.081 / 0.3115, rel=1e-4)
+
+
 def test_a_round_without_answers_changes_nothing():
     first, second = play_toy("fedadagrad", (0, 1), ())
     assert position(second) == position(first)

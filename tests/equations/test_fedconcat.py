@@ -42,6 +42,26 @@ def test_fewer_clients_or_kinds_than_groups():
     assert FedConcat().init_grouping(profile_of([[5, 5]] * 4))["group"].tolist() == [0] * 4
 
 
+def test_no_group_beyond_its_capacity():
+    """Eight clients hold one kind of labels and two another: at most 1.2 * 10 / 2 = 6 may share a group.
+
+    Two of the eight must leave; those nearest to the other kind cost least.
+    """
+    first = [[100 - k, k] for k in range(8)]
+    group = FedConcat(groups=2, capacity=1.2).init_grouping(profile_of([*first, [5, 95], [4, 96]]))["group"]
+    assert group.tolist() == [0] * 6 + [1] * 4
+    alike = FedConcat(groups=2, capacity=1.2).init_grouping(profile_of([[5, 5]] * 10))["group"]
+    assert alike.bincount().max() <= 6
+
+
+def test_one_group_is_fedavg_until_the_layer_on_top():
+    ours, theirs = (
+        play(Method.parse(text), tiny_task(), 2)[0].groups[0].weights.params
+        for text in ("fedconcat(groups=1, rounds=3)", "fedavg")
+    )
+    assert ours.equal(theirs)
+
+
 def test_the_joined_layer_adds_up_logits():
     """Heads W1 = [[1, 2], [3, 4], [5, 6]] and W1 + 6, h = (1, 1 | 2, 0): 3 + 14 + .1 + .4 = 17.5, ..."""
 

@@ -42,6 +42,36 @@ def test_two_rounds():
     assert served(FedDyn(alpha=0.5), second) == pytest.approx(0.68204925, abs=1e-6)
 
 
+def test_alpha_scaled_by_size():
+    """alpha = .5 and sizes 10, 30 around a mean of 20 pull with 1 and 1/3; the server's step stays the same.
+
+    Client 0: 1 -> 1.2 -> 1.2 + .1 (1.8 - .2) = 1.36. Client 1: 1 -> .8 -> .8 - .1 (1.8 - .2 / 3) = .6266667
+    -> .6266667 - .1 (1.6266667 - .3733333 / 3) = .4764444. h = -.5 (.36 - .5235556) / 3, and
+    x = .9182222 - h / .5.
+    """
+    (state,) = play_toy("feddyn(alpha=0.5, scaled=True)", (0, 1))
+    assert slopes(state) == pytest.approx({0: -0.18, 1: 0.2617777778}, abs=1e-6)
+    assert server_h(state) == pytest.approx(0.0272592593, abs=1e-6)
+    assert position(state) == pytest.approx(0.8637037037, abs=1e-6)
+
+
+def test_scaled_and_plain_agree_where_sizes_are_equal():
+    task = toy_task(sizes=(20, 20, 20))
+    scaled, plain = (
+        play_toy(f"feddyn(alpha=0.5, scaled={scaled})", (0, 1), (1, 2), task=task)[-1]
+        for scaled in (True, False)
+    )
+    assert position(scaled) == position(plain)
+    assert scaled.bytes_down == plain.bytes_down + 4 * 4  # the mean size, to two clients in two rounds
+
+
+def test_the_mean_of_the_first_round_is_that_of_fedprox():
+    """Slopes are zero, so the pull towards the sent model is all there is."""
+    (state,) = play_toy("feddyn(alpha=0.5)", (0, 1))
+    (pulled,) = play_toy("fedprox(mu=0.5)+fairavg", (0, 1))
+    assert served(FedDyn(alpha=0.5), state) == position(pulled)
+
+
 def test_the_sent_model_answers_if_wanted():
     (state,) = play_toy("feddyn(alpha=0.5)", (0, 1))
     assert served(FedDyn(alpha=0.5, evaluate="sent"), state) == position(state)
@@ -77,7 +107,7 @@ def test_a_split_recomputes_h_as_the_mean_of_its_members():
     (state,) = play_toy("feddyn(alpha=0.5)", (0, 1), grouping=Regrouped(((0, 1, 0),)))
     assert server_h(state, 0) == pytest.approx(-0.185 / 2, abs=1e-6)
     assert server_h(state, 1) == pytest.approx(0.25725, abs=1e-6)
-    assert torch.equal(*(group.aggregator["avg"] for group in state.groups))
+    assert torch.equal(*(group.aggregator["lag"] for group in state.groups))
 
 
 def test_adaptation_starts_from_the_model_that_answers():

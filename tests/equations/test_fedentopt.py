@@ -104,6 +104,15 @@ def test_an_empty_client_is_never_picked():
     assert all(sorted(chosen) == [0, 2] for chosen in cohorts)
 
 
+def test_random_ties():
+    """From client 0 the clients 1, 2 and 3 are equally good; the others never are."""
+    counts = torch.tensor([[10.0, 0], [0, 10], [0, 10], [0, 10], [10, 0]], dtype=torch.float64)
+    key = torch.Generator().manual_seed(0)
+    picks = {FedEntOpt(ties="random").grow(0, range(5), counts, 2, key)[1] for _ in range(40)}
+    assert picks == {1, 2, 3}
+    assert FedEntOpt().grow(0, range(5), counts, 2, key) == [0, 1]
+
+
 def test_growing_counts_samples_not_shares():
     """From (10, 0): (0, 10) reaches 1 bit, (0, 100) only .44: counts, not distributions, are added."""
     counts = torch.tensor([[10.0, 0], [0, 100], [0, 10]], dtype=torch.float64)

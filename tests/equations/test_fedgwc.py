@@ -70,6 +70,20 @@ def test_one_round_of_the_matrix():
     assert not before["interaction"].any()  # a hook does not write into what it was given
 
 
+def test_unbiased_entries_do_not_depend_on_how_often_they_were_seen():
+    """Twice the same losses: an entry is (1 - .9^2) omega, and what it averages is omega."""
+    profile, part = profile_of([[1, 1]] * 4), FedGWC(alpha=0.1, unbiased=True)
+    trace = torch.tensor([[1.0, 0.8], [1.2, 1.0], [2.0, 1.8]])
+    memory = part.init_grouping(profile)
+    for ids in ([0, 1, 3], [0, 1, 3]):
+        memory = part.regroup(memory, updates_of(ids, trace), round_of(profile, 3))
+    everybody = torch.arange(4)
+    plain, ours = (FedGWC(unbiased=u).interaction(memory, everybody)[:, 0] for u in (False, True))
+    omega = torch.tensor([0.751477, 0.931063, 0.0, 0.525788]).double()
+    torch.testing.assert_close(plain, 0.19 * omega, atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours, omega, atol=1e-6, rtol=0)
+
+
 def test_a_single_answer_teaches_nothing():
     profile, part = profile_of([[1, 1]] * 4), FedGWC()
     after = part.regroup(part.init_grouping(profile), updates_of([2], TRACE[:1]), round_of(profile, 3))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -48,8 +49,38 @@ def test_by_default_as_many_clusters_as_clients_are_wanted():
 
 def test_pick_goes_back_to_the_top_clusters_when_the_others_are_used_up():
     """J = 1 of two clusters, m = 3: one short quota is z = 3 of cluster [7], then [4, 5]."""
-    assert FedLECC(clusters_per_round=1).pick([[7], [4, 5]], 3) == [7, 4, 5]
-    assert FedLECC(clusters_per_round=2, quota="balanced").pick([[1, 2, 3, 4], [5]], 4) == [1, 2, 5, 3]
+    assert FedLECC().pick([[7], [4, 5]], 3, 1) == [7, 4, 5]
+    assert FedLECC(quota="balanced").pick([[1, 2, 3, 4], [5]], 4, 2) == [1, 2, 5, 3]
+
+
+def test_auto_takes_the_clusters_whose_labels_together_look_like_all():
+    """Clusters a, b, c of two clients each, ranked in this order; m = 2.
+
+    J = 1 trains both of a, labels (16, 4, 0); J = 2 one of a and one of b, labels (8, 2, 10). All hold
+    (20, 14, 26): H² = 1 - (√(.8 x .3333) + √(.2 x .2333)) = .2676 and 1 - (√.1333 + √.0233 + √.2167) = .0166.
+    """
+    counts = np.array([[8, 2, 0], [8, 2, 0], [0, 0, 10], [4, 0, 6], [0, 5, 5], [0, 5, 5]])
+    assert FedLECC().pick_alike([[0, 1], [2, 3], [4, 5]], 2, counts) == [0, 2]
+    alone = np.array([[1, 1, 1], [1, 1, 1], [3, 0, 0], [3, 0, 0], [0, 3, 0], [0, 3, 0], [0, 0, 3], [0, 0, 3]])
+    assert FedLECC().pick_alike([[0, 1], [2, 3], [4, 5], [6, 7]], 2, alone) == [
+        0,
+        1,
+    ]  # J = 1 is just like all
+
+
+def test_auto_prefers_more_clusters_when_labels_do_not_decide():
+    same = np.full((6, 3), 5)
+    ranked = [[0, 1], [2, 3], [4, 5]]
+    assert FedLECC().pick_alike(ranked, 3, same) == FedLECC().pick(ranked, 3, 3) == [0, 2, 4]
+    assert FedLECC().pick_alike([], 3, same) == []
+    assert FedLECC().pick_alike([[0], [1]], 2, np.zeros((2, 3))) == [0, 1]  # noise may leave no label
+
+
+def test_auto_runs_and_is_spelt_out():
+    method = Method.parse("fedlecc(clusters_per_round='auto')")
+    assert str(method) == "fedlecc(clusters_per_round='auto')"
+    _, reports = play(method, tiny_task(), 2)
+    assert all(len(report.answered) == 4 for report in reports)
 
 
 def test_ties_fall_to_the_lowest_number():
@@ -132,7 +163,7 @@ def test_pick_always_fills_the_cohort(sizes, cohort, top, quota):
     """Distinct clients, as many as wanted or all there are."""
     clients = iter(range(sum(sizes)))
     ranked = [[next(clients) for _ in range(size)] for size in sizes]
-    chosen = FedLECC(clusters_per_round=top, quota=quota).pick(ranked, cohort)
+    chosen = FedLECC(quota=quota).pick(ranked, cohort, top)
     assert len(chosen) == len(set(chosen)) == min(cohort, sum(sizes))
     for cluster in ranked:  # inside a cluster always the worst first
         taken = [client in chosen for client in cluster]

@@ -39,6 +39,16 @@ def test_importance_has_a_floor():
     assert memory["group"].tolist() == [0, 1, 0]
 
 
+def test_a_small_importance_may_stay_small():
+    """One sample of 30,000 is below the floor of 1e-4, but it is not zero."""
+    answers = torch.tensor([[29_999, 1, 0]])
+    memory = FedSoft(groups=3).init_grouping(profile_of([[30_000, 0]]))
+    for zeros_only, least in ((False, 1e-4), (True, 1 / 30_000)):
+        part = FedSoft(groups=3, zeros_only=zeros_only)
+        heard = part.hear(memory, torch.tensor([0]), answers)
+        assert heard["importance"][0, 1:].tolist() == pytest.approx([least, 1e-4])
+
+
 def test_odds():
     """Column 0: (3, 2e-4, 4) / 7.0002. Column 1: (1, 2, 1) / 4."""
     part, memory, profile = heard()

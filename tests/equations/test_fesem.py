@@ -3,15 +3,17 @@
 Reference vectors asserted here: fesem, fesem_obj.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 
 from equations.plane import Dictated, centres, plane_round, plane_task
-from equations.toy import profile_of
-from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.flat import Flat
 from fedcohort.core.method import Method
 from fedcohort.errors import UserError
-from fedcohort.methods.fesem import FeSEM, squared_distances
+from fedcohort.methods.fesem import squared_distances
 from fedcohort.testing import play, tiny_task
 
 CENTRES = [[0.0, 0.0], [4.0, 0.0]]
@@ -21,8 +23,7 @@ BEGUN = torch.tensor(True)
 
 def test_distances():
     """The last client is as far from both; the mean over clients of the least is (1 + 1 + 2 + 2 + 4) / 5."""
-    models = [Weights(torch.tensor(centre), torch.zeros(0)) for centre in CENTRES]
-    table = squared_distances(torch.tensor(ENDS), models)
+    table = squared_distances(torch.tensor(ENDS), torch.tensor(CENTRES))
     assert table[4].tolist() == [4.0, 4.0]
     assert float(table.min(1).values.mean()) == 2.0
 
@@ -69,6 +70,24 @@ def test_the_first_centres_come_from_one_common_round():
     assert centres(state) == [pytest.approx([1 / 3, 1 / 3]), pytest.approx([9.0, 8.5])]
 
 
+def test_only_chosen_layers_are_compared():
+    """(1, 5) is nearer to (0, 0), 26 < 80, but not by its second weight, 25 > 16; centres move as a whole."""
+
+    class Pair(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+
+    task, apart = replace(plane_task([10, 10]), model=Flat(Pair)), [[0.0, 0.0], [9.0, 9.0]]
+    for layers, group in (("all", [0, 0]), ("last", [0, 1]), ("1", [0, 1]), ("0.weight 1", [0, 0])):
+        engine = Dictated(task, [[0.0, 0.0], [1.0, 5.0]])
+        state = plane_round(f"fesem(groups=2, layers='{layers}')", engine, apart, begun=BEGUN)
+        assert state.grouping["group"].tolist() == group
+    state = plane_round("fesem(groups=2, layers='last')", engine, apart, begun=BEGUN)
+    assert centres(state) == [[0.0, 0.0], [1.0, 5.0]]
+    with pytest.raises(UserError, match=r"no layer 'dense'; it has 0.weight, 1.weight"):
+        plane_round("fesem(layers='dense')", engine, [[0.0, 0.0]])
+
+
 def test_too_few_clients_for_the_centres():
     state = plane_round("fesem(groups=4)", Dictated(plane_task([10, 10]), ENDS), [[0.0, 0.0]])
     assert centres(state) == [[1.0, 0.0], [0.0, 1.0]]
@@ -80,15 +99,3 @@ def test_one_centre_and_everybody_is_the_plain_mean():
         for text in ("fesem(groups=1)", "fairavg")
     )
     torch.testing.assert_close(ours, theirs)
-
-
-def test_a_model_too_large_to_keep_for_everybody_is_refused():
-    class Huge(Flat):
-        num_params = 1 << 30
-
-        def __init__(self) -> None: ...
-
-    profile = profile_of([[1, 1]] * 4)
-    object.__setattr__(profile, "model", Huge())
-    with pytest.raises(UserError, match="more than 4 GB"):
-        FeSEM().check(profile)

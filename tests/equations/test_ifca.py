@@ -3,12 +3,17 @@
 Reference vectors asserted here: ifca, ifca_grad.
 """
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 import torch
+from torch import nn
 
 from equations.plane import Dictated, centres, plane_round, plane_task
 from equations.toy import two_languages
-from fedcohort.core.loop import start
+from fedcohort.core.flat import Flat
+from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.engines.loop import LoopEngine
@@ -78,9 +83,64 @@ def test_only_the_cohort_is_asked_and_it_is_drawn_from_everybody():
     assert [len(asked) for asked in script.asked] == [2]
 
 
+def test_between_choices_clients_keep_their_group_and_save_the_download():
+    """Round 1 of every=2 asks only who was never asked; then J models travel to nobody else."""
+    script = Dictated(plane_task([10] * 4), ENDS, LOSSES)
+    method = Method.parse("ifca(groups=2, every=2)")
+    states, profile = [start(method, script.task, script.task.profile(method))], script.task.profile(method)
+    for _ in range(3):
+        states.append(step(method, states[-1], script.task, profile, script)[0])
+    assert [sorted(asked) for asked in script.asked] == [[0, 1, 2, 3], [0, 1, 2, 3]]  # rounds 0 and 2
+    sent = [new.bytes_down - old.bytes_down for old, new in pairwise(states)]
+    assert sent == [4 * 2 * 8, 4 * 8, 4 * 2 * 8]
+    unknown = replace(states[1], grouping={**states[1].grouping, "chose": torch.tensor([1, 0, 1, 1]).bool()})
+    step(method, unknown, script.task, profile, script)
+    assert script.asked[-1] == [1]
+
+
 def test_one_group_is_fedavg():
     ours, theirs = (play(Method.parse(text), tiny_task(), 3)[0] for text in ("ifca(groups=1)", "fedavg"))
     assert ours.groups[0].weights.params.equal(theirs.groups[0].weights.params)
+
+
+class Pair(nn.Sequential):
+    """A trunk of one weight and a last layer of one."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+
+
+def test_a_common_trunk_is_the_mean_of_everybody():
+    """Client 0 alone, 1 to 3 together; ends of the first weight 1, 2, 3, 0 by 10, 30, 20, 40 samples: 1.3.
+
+    Last layers are each group's own: 1, and (0, 3, 2) by 30, 20, 40: 14 / 9. Model 2, which nobody chose,
+    keeps its last layer and gets the trunk.
+    """
+    losses = [[*own, 9.0] for own in LOSSES]
+    script = engine(losses_of=losses)
+    script.task = replace(script.task, model=Flat(Pair))
+    state = plane_round("ifca(groups=3, sharing='trunk')", script, [[0.5, 0.0], [0.5, 7.0], [0.5, 8.0]])
+    assert [centre[0] for centre in centres(state)] == pytest.approx([1.3] * 3)
+    assert [centre[1] for centre in centres(state)] == pytest.approx([14 / 9, 1.0, 8.0])
+    assert state.bytes_down == 4 * (4 + 3 * 4)  # to four clients: the trunk once, three last layers
+
+
+def test_a_common_trunk_of_gradients_divides_by_the_cohort_once():
+    """From 0 the trunk goes to the mean of .1, .2, .3, 0; last layers to (.2 + .3 + 0) / 4 and .1 / 4."""
+    script = engine(ends=[[0.1, 0.1], [0.2, 0.2], [0.3, 0.3], [0.0, 0.0]], losses_of=LOSSES)
+    script.task = replace(plane_task([10] * 4), model=Flat(Pair))
+    text = "ifca(groups=2, sharing='trunk', average='gradient')+fairavg"
+    state = plane_round(text, script, [[0.0, 0.0], [0.0, 0.0]])
+    assert [centre[0] for centre in centres(state)] == pytest.approx([0.15] * 2)
+    assert [centre[1] for centre in centres(state)] == pytest.approx([0.5 / 4, 0.1 / 4])
+
+
+def test_models_with_a_common_trunk_start_with_one():
+    method, task = Method.parse("ifca(groups=3, sharing='trunk')"), tiny_task()
+    first, second, _ = (g.weights.params for g in start(method, task, task.profile(method)).groups)
+    own = task.model.within(["3"])  # Flatten, Linear, ReLU, Linear
+    assert first[~own].equal(second[~own])
+    assert not first[own].equal(second[own])
 
 
 def test_bytes_are_all_models_down_and_one_model_and_a_number_up():

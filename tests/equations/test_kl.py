@@ -107,8 +107,3 @@ def test_both_engines_agree():
     slow, _ = play(method, task, 2, engine=LoopEngine(task))
     fast, _ = play(method, task, 2, engine=PoolEngine(task, workers=2))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
-
-
-def test_where_nothing_is_sent_a_quota_costs_nothing():
-    state, _ = play(Method.parse("kl+local_only"), tiny_task(), 1)
-    assert state.bytes_down == 0

@@ -75,6 +75,23 @@ def test_how_many_are_asked():
     assert PowerOfChoice(variant="rpow-d").candidates({}, round_of(EIGHT, 3)) is None
 
 
+def test_adapow_shrinks_d_to_the_cohort():
+    """From d = 8 to m = 2 in 4 rounds: 8, 6.5, 5, 3.5, 2 and 2 for good; half a client is one."""
+    part = PowerOfChoice(d=8, until=4)
+    asked = [len(part.candidates({}, round_of(EIGHT, 2, number))) for number in range(6)]
+    assert asked == [8, 7, 5, 4, 2, 2]
+
+
+def test_as_many_candidates_as_wanted_makes_it_a_draw_by_samples():
+    """d = m: the losses decide nothing but the order."""
+    part, now = PowerOfChoice(d=3), round_of(EIGHT, 3)
+    asked = part.candidates({}, now)
+    losses = torch.full((8,), torch.nan)
+    losses[asked] = torch.tensor([0.1, 0.3, 0.2])
+    assert sorted(part.select({}, now, losses).tolist()) == asked.tolist()
+    assert asked.equal(now.draw("candidates", now.profile.size, 3).sort().values)
+
+
 def test_the_first_round_of_the_authors_code():
     part = PowerOfChoice(first_round="uniform")
     assert part.candidates({}, round_of(EIGHT, 3, 0)) is None

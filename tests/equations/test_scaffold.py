@@ -11,8 +11,11 @@ from fedcohort.core.method import Method
 from fedcohort.core.parts import Memory, Trained, View
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
 from fedcohort.methods.scaffold import Scaffold
+from fedcohort.testing import play, tiny_task
 
 
 def server_c(state: State, group: int = 0) -> float:
@@ -134,6 +137,36 @@ def test_the_papers_divisor_diverges_under_momentum():
     assert position(without) == pytest.approx(0, abs=1e-2)
     largest = max(abs(c) for c in client_c(play_method(exact, skewed(0.9, 0.01), 60)[-1]).values())
     assert not largest < 1e3
+
+
+def test_without_momentum_niid_is_the_same():
+    """x - lr (g + c - c_k) either way, and lr * steps is the reach."""
+    ours, theirs = (play_toy(text, (0, 1), (1, 2), (0, 2)) for text in ("scaffold(mode='niid')", "scaffold"))
+    for one, other in zip(ours, theirs, strict=True):
+        assert position(one) == pytest.approx(position(other), abs=1e-6)
+        assert client_c(one) == pytest.approx(client_c(other), abs=1e-5)
+
+
+@pytest.mark.parametrize(("lr", "bias"), [(0.002, -0.058), (0.01, -0.394)])
+def test_niid_is_biased_under_momentum(lr, bias):
+    """Two quadratics of curvature 1 and 3, momentum .9, 25 steps: it comes to rest here, the optimum is 0."""
+    local = Local(lr=lr, momentum=0.9, batch=100)
+    task = toy_task(b=(3, -1), sizes=(10, 10), steps=(25, 25), curvature=(1, 3), local=local)
+    state = play_toy("scaffold(mode='niid')", (0, 1), task=task, rounds=30)[-1]
+    assert position(state) == pytest.approx(bias, abs=6e-4)
+
+
+@pytest.mark.parametrize("optimiser", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}])
+def test_both_engines_correct_after_the_step(optimiser):
+    """Two rounds, so that c and c_k are not zero any more."""
+    task, method = tiny_task(local=Local(lr=0.1, batch=8, **optimiser)), Method.parse("scaffold(mode='niid')")
+    slow, fast = (play(method, task, 2, engine=engine(task))[0] for engine in (LoopEngine, PoolEngine))
+    torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
+
+
+def test_the_first_round_by_samples_is_fedavg_bit_for_bit():
+    ours, theirs = (play_toy(text, (0, 1))[0] for text in ("scaffold(weighted=True)", "fedavg"))
+    assert position(ours) == position(theirs)
 
 
 def test_adam_needs_option_one():

@@ -1,7 +1,17 @@
 """CAFA: Zhang et al., "Optimizing Federated Learning on Non-IID Data with Clustering and Model Sharing".
 
-Where the paper leaves a choice: a model is also scored on its own client's validation data, as Algorithm 1
-has it (``own=False`` follows the prose).
+Equation:
+    wK_k = |cluster of k| / K             (Eq. 8; K-means on label shares)
+    A_k = sum_j a_kj s_j / sum_j s_j      (Eq. 9; a_kj: accuracy of x_k on the
+                                           s_j validation samples of client j)
+    x <- sum_k wK_k A_k x_k / sum_k wK_k A_k                        (Eq. 11)
+
+Where we differ:
+    - A model is also scored on its own client's validation data, as Algorithm 1 has it; the prose speaks of
+      other clients' models (``own=False``).
+    - The number of clusters is that of the best silhouette, as the paper has it; its code fixes six
+      (``clusters=6``).
+    - Where no model is right about anything, clusters alone decide; the equation would divide by zero.
 """
 
 from dataclasses import dataclass

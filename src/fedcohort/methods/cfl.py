@@ -1,10 +1,22 @@
 """CFL: Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
 Optimization under Privacy Constraints", IEEE TNNLS 2021. https://arxiv.org/abs/1910.01991
 
-Where the paper leaves a choice: the two halves come from complete linkage, as in the authors' code
-(``linkage="single"`` minimises the similarity across the cut, the paper's objective). Only updates of the
-same round are compared: a group whose cohort has come to rest is called in full for the next round, and
-splits on what it says then. A member that stays away even then goes with the larger half.
+Equation:
+    split when ||sum_k p_k delta_k|| < eps1 and max_k ||delta_k|| > eps2,
+    by the cosines a_ij = <delta_i, delta_j> / (||delta_i|| ||delta_j||),
+    if sqrt((1 - max a_ij across the cut) / 2) > gamma
+
+Where we differ:
+    - The halves come from complete linkage, as in the authors' code; ``linkage="single"`` minimises the
+      similarity across the cut, the paper's objective.
+    - The mean is by samples, as in the paper; the code's is even (``weighted=False``), and it waits for round
+      20 (``min_round=20``).
+    - Only updates of the same round are compared: a group whose cohort has come to rest is called in full for
+      the next round, and splits on what it says then. A member that stays away even then goes with the larger
+      half. The paper lets every client take part in every round.
+    - ``relative``, not in the paper, measures rest against the group's largest mean update so far.
+    - Models of groups that split are forgotten; with ``ancestors`` they are kept, and a client that is
+      evaluated takes the one with the lowest loss on its training data among its group's and theirs.
 """
 
 from dataclasses import dataclass
@@ -16,7 +28,7 @@ from torch import Tensor
 
 from fedcohort.cluster import bipartition
 from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping, Memory, Round, Updates
+from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.rows import combine
 from fedcohort.core.settings import at_least, between
@@ -34,11 +46,18 @@ class CFL(Grouping):
     gamma: Annotated[float, between(0, 1)] = 0.0  # separation a split must reach; 0 accepts any
     linkage: Literal["complete", "single"] = "complete"  # of the halves: the authors' code, or the objective
     weighted: bool = True  # mean update by samples, as in the paper; False: the plain mean of the code
+    relative: bool = False  # eps1 is a share of the group's largest mean update so far, not a norm
+    ancestors: bool = False  # keep the models of groups that split, and let clients return to them
     min_round: Annotated[int, at_least(0)] = 0  # no split before this round; the authors' code waits for 20
 
     def init_grouping(self, profile: Profile) -> Memory:
-        n = profile.num_clients
-        return {"group": torch.zeros(n, dtype=torch.long), "call": torch.zeros(n, dtype=torch.bool)}
+        n, nodes = profile.num_clients, 2 * profile.num_clients  # of a tree whose leaves are groups
+        return {
+            "group": torch.zeros(n, dtype=torch.long),
+            "call": torch.zeros(nodes, dtype=torch.bool),  # whether all of a group shall train
+            "largest": torch.zeros(nodes),  # norm of a group's mean update so far
+            "parent": torch.full((nodes,), -1),  # the group that a group split off, if its model is kept
+        }
 
     def calls_all(self, memory: Memory, group: int) -> bool:
         return bool(memory["call"][group])
@@ -52,7 +71,9 @@ class CFL(Grouping):
             if len(own) < 2 or now.number < self.min_round or "delta" not in own.up:
                 continue
             members = now.members[memory["group"][now.members] == group]
-            if len(members) < 3 or not self.is_torn(own):
+            mean, furthest = self.norms(own)
+            memory["largest"][group] = max(mean, float(memory["largest"][group]))
+            if len(members) < 3 or not self.is_torn(mean, furthest, float(memory["largest"][group])):
                 continue
             if called or len(own) == len(members):
                 self._split(memory, group, members, own)
@@ -60,15 +81,14 @@ class CFL(Grouping):
                 memory["call"][group] = True
         return memory
 
-    def is_torn(self, own: Updates) -> bool:
+    def is_torn(self, mean: float, furthest: float, largest: float) -> bool:
         """At rest together, not one by one."""
-        mean, largest = self.norms(own)
-        return mean < self.eps1 and largest > self.eps2
+        return mean < self.eps1 * (largest if self.relative else 1) and furthest > self.eps2
 
     def norms(self, own: Updates) -> tuple[float, float]:
-        """Of the mean update, and of the largest one."""
+        """Of the mean update, and of the update that goes furthest."""
         delta = own.up["delta"]
-        shares = own.shares if self.weighted else torch.full((len(own),), 1 / len(own))
+        shares = own.shares if self.weighted else own.even
         return float(combine(shares, delta).norm()), float(delta.norm(dim=1).max())
 
     def _split(self, memory: Memory, group: int, members: Tensor, own: Updates) -> None:
@@ -78,12 +98,34 @@ class CFL(Grouping):
         second = torch.from_numpy(labels == 1)
         absent = members[~torch.isin(members, own.ids)]
         leaving = [own.ids[second], absent] if 2 * second.sum() > len(own) else [own.ids[second]]
-        memory["group"][torch.cat(leaving)] = int(memory["group"].max()) + 1
+        fresh = int(memory["group"].max()) + 1
+        memory["group"][torch.cat(leaving)] = fresh
+        memory["largest"][fresh : fresh + 2] = memory["largest"][group]
+        if self.ancestors:  # the group itself stays as it was, without clients
+            memory["group"][memory["group"] == group] = fresh + 1
+            memory["parent"][fresh : fresh + 2] = group
 
     def halves(self, similarity: np.ndarray) -> np.ndarray:
         """0 or 1 for each client; all 0 when the halves are not separated enough."""
         labels = bipartition(similarity, self.linkage)
         return labels if separation(similarity, labels) > self.gamma else np.zeros_like(labels)
+
+    def asks(self, memory: Memory, now: Round) -> Ids:
+        """Where nobody shall train, clients look for the model that serves them best."""
+        return now.selected if self.ancestors and not now.cohort else now.members[:0]
+
+    def answer(self, losses: Tensor) -> Tensor:
+        return losses.mean(1).nan_to_num(torch.inf)
+
+    def hear(self, memory: Memory, ids: Ids, answers: Tensor) -> Memory:
+        """The lowest loss among a client's group and those it descends from; of equals, the nearest."""
+        group = memory["group"].clone()
+        for client, loss in zip(ids.tolist(), answers, strict=True):
+            line = [int(group[client])]
+            while (parent := int(memory["parent"][line[-1]])) >= 0:
+                line.append(parent)
+            group[client] = line[int(loss[line].argmin())]
+        return {**memory, "group": group}
 
 
 def cosines(delta: Tensor) -> np.ndarray:

@@ -1,12 +1,17 @@
 """The sampling of FedGWC: Licciardi et al., "Interaction-Aware Gaussian Weighting for Clustered Federated
 Learning", ICML 2025.
 
-The paper speaks of uniform sampling adjusted towards rarely sampled clients; the released code has the
-formula but never counts. Here it counts: a client that was chosen c times is drawn with odds exp(-c), and
-counting starts anew when a group gains or loses members.
+Equation:
+    P(next = k) proportional to exp(-c_k),
+    c_k: how often k was chosen since its group last changed
+
+Where we differ:
+    The paper speaks of uniform sampling adjusted towards rarely sampled clients and gives no formula; the
+    released code has this one but never counts. Here it counts.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +27,8 @@ LOWEST = -50.0  # exponents below this would soon be zero, and zero odds cannot 
 @dataclass(frozen=True)
 class Explore(Selector):
     """Draws clients at random, those that trained rarely much sooner than the others."""
+
+    heeds_odds: ClassVar[bool] = True
 
     def init_selector(self, profile: Profile) -> Memory:
         clients = profile.num_clients

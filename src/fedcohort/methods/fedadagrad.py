@@ -1,7 +1,15 @@
 """FedAdagrad: Reddi et al., "Adaptive Federated Optimization", ICLR 2021. https://arxiv.org/abs/2003.00295
 
-Where the paper leaves a choice: clients weigh by their samples, as in its experiments; Algorithm 2 averages
-evenly.
+Equation:
+    D = sum_k p_k delta_k
+    m <- beta1 m + (1 - beta1) D
+    v <- v + D^2
+    x <- x + server_lr m / (sqrt(v) + tau)
+
+Where we differ:
+    - Clients weigh by their samples, as in the paper's experiments; Algorithm 2 averages evenly
+      (``weighted=False``).
+    - The paper starts v at tau squared, its code at zero (``v0="zero"``).
 """
 
 from dataclasses import dataclass
@@ -25,9 +33,13 @@ class FedAdagrad(Aggregator):
     beta1: Annotated[float, between(0, 1)] = 0.0  # share of the last direction that is kept
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
+    weighted: bool = True  # by samples, as in the paper's experiments; False: evenly, as in Algorithm 2
 
     def init_aggregator(self, profile: Profile) -> Memory:
         return _fedopt.start(profile, self.v0, self.tau)
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        return updates.shares if self.weighted else updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

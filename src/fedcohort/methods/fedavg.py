@@ -1,5 +1,12 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-AISTATS 2017. https://arxiv.org/abs/1602.05629"""
+AISTATS 2017. https://arxiv.org/abs/1602.05629
+
+Equation:
+    x <- x + server_lr sum_k p_k delta_k
+
+Where we differ:
+    The paper has no ``server_lr``; 1 is the paper.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,5 +1,15 @@
 """FedAvgM: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-Classification", 2019. https://arxiv.org/abs/1909.06335"""
+Classification", 2019. https://arxiv.org/abs/1909.06335
+
+Equation:
+    D = sum_k p_k delta_k
+    v <- beta v + D
+    x <- x + server_lr v                  (nesterov: D + beta v in place of v)
+
+Where we differ:
+    Implementations disagree on Nesterov momentum; here it is an option, off by default. In a round in which
+    nobody answers the velocity is neither applied nor lost.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,14 +1,20 @@
 """FedCLS: Li and Wu, "FedCLS: A Federated Learning Client Selection Algorithm Based on Cluster Label
 Information", VTC Fall 2022.
 
-A reading from the abstract and from papers that compare with it: which classes a client holds is a vector
-of zeros and ones; clients whose vectors differ in at most a share tau of the classes form a group, and a
-cohort takes one client of each group in turn. ``complement=True`` instead adds the client that differs most
-from all chosen so far. Of the label counts it uses only which are not zero.
+Of the label counts it uses only which are not zero.
+
+Equation:
+    z_kc = 1 if n_kc > 0 else 0
+    k joins the group of the first client i with sum_c |z_ic - z_kc| <= tau C
+
+Where we differ:
+    This is a reading from the abstract and from papers that compare with it; the paper and code were not
+    available. A cohort takes one client of each group in turn, groups in random order. ``complement=True``
+    instead adds the client that differs most from all chosen so far.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +30,8 @@ from fedcohort.core.settings import between
 class FedCLS(Selector):
     """Groups clients that hold nearly the same classes, and trains one of each group in turn."""
 
+    heeds_odds: ClassVar[bool] = True
+
     tau: Annotated[float, between(0, 1)] = 0.1  # share of the classes in which a group's members may differ
     complement: bool = False  # no groups: add whoever differs most from those already chosen
 
@@ -36,40 +44,44 @@ class FedCLS(Selector):
 
     def cluster(self, holds: Tensor) -> Tensor:
         """[N]: the first client without a group opens one and takes in all that are near it."""
-        near = hamming(holds) <= int(self.tau * holds.shape[1] + 1e-9)
-        cluster = torch.full((len(holds),), -1)
-        for client in range(len(holds)):
-            if cluster[client] < 0:
-                cluster[near[client] & (cluster < 0)] = cluster.max() + 1
-        return cluster
+        sets, member = holds.unique(dim=0, return_inverse=True)  # clients of one set of classes go together
+        first = torch.full((len(sets),), len(holds)).scatter_reduce(
+            0, member, torch.arange(len(holds)), "amin"
+        )
+        left, number = first.argsort(), 0
+        cluster = torch.full((len(sets),), -1)
+        while len(left):
+            near = differing(sets[left], sets[left[0]]) <= int(self.tau * holds.shape[1] + 1e-9)
+            cluster[left[near]] = number
+            left, number = left[~near], number + 1
+        return cluster[member]
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
         order = now.draw("select", count=len(now.members))
         if self.complement:
             return self.grow(int(order[0]), now.members, memory["holds"], now.cohort)
-        groups: dict[int, list[int]] = {}
-        for client in order.tolist():
-            groups.setdefault(int(memory["cluster"][client]), []).append(client)
         # A group is as likely to be visited first as any other, however many clients it has.
-        visits = torch.randperm(len(groups), generator=now.generator("visits")).tolist()
-        ranked = [sorted(groups.items())[visit][1] for visit in visits]
-        turns = range(max(len(group) for group in ranked))
-        chosen = [group[turn] for turn in turns for group in ranked if turn < len(group)]
-        return torch.tensor(chosen[: now.cohort], dtype=torch.long)
+        groups, group = memory["cluster"][order].unique(return_inverse=True)
+        visit = torch.randperm(len(groups), generator=now.generator("visits")).argsort()
+        by_group = group.argsort(stable=True)
+        begins = group.bincount().cumsum(0) - group.bincount()
+        turn = torch.empty_like(group)
+        turn[by_group] = torch.arange(len(group)) - begins[group[by_group]]
+        return order[(turn * len(groups) + visit[group]).argsort()[: now.cohort]]
 
     def grow(self, first: int, members: Ids, holds: Tensor, cohort: int) -> Ids:
         """A cohort from ``first``, adding whoever is farthest from its nearest chosen client."""
-        apart, chosen = hamming(holds), [first]
+        chosen, gap = [first], differing(holds, holds[first])
         while len(chosen) < min(cohort, len(members)):
             left = members[~torch.isin(members, torch.tensor(chosen))]
-            gap = apart[left][:, chosen].amin(1)
-            chosen.append(int(left[(gap == gap.max()).nonzero()[0]]))  # the lowest number of the farthest
+            nearest = gap[left]
+            chosen.append(
+                int(left[(nearest == nearest.max()).nonzero()[0]])
+            )  # the lowest number of the farthest
+            gap = gap.minimum(differing(holds, holds[chosen[-1]]))
         return torch.tensor(chosen)
 
 
-def hamming(holds: Tensor) -> Tensor:
-    """[N, N]: in how many classes each two clients differ."""
-    held = holds.double()
-    both = held @ held.t()
-    total = held.sum(1)
-    return total[:, None] + total - 2 * both
+def differing(holds: Tensor, one: Tensor) -> Tensor:
+    """[N]: in how many classes each client differs from ``one [C]``."""
+    return (holds != one).sum(1)

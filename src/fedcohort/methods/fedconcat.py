@@ -1,13 +1,26 @@
 """FedConcat and FedConcat-ID: Diao, Li and He, "Exploiting Label Skews in Federated Learning with Model
 Concatenation", AAAI 2024. https://arxiv.org/abs/2312.06290
 
-Where the paper leaves a choice: a cohort is drawn from everybody, so that a group may go a round without
-training (``sampling="group"`` draws from each); encoders are used as in evaluation, so that BatchNorm stays
-as it was. With ``inferred`` no label counts are sent: in the first round everybody trains, and the server
-reads off the answers of each model to random noise which labels it was trained on. The result is one model
-for everybody.
+The result is one model for everybody. With ``inferred`` no label counts are sent: in the first round
+everybody trains, and the server reads off the answers of each model to random noise which labels it was
+trained on.
+
+Equation:
+    groups: K-means on n_kc / n_k
+    x_g <- x_g + sum_k p_k delta_k        (in each group, for ``rounds`` rounds)
+    then logits = W [e_1(input), ..., e_G(input)] + b,
+         e_g: the frozen model of group g without its last layer,
+         (W, b) <- (W, b) + (1 / |S|) sum_k delta_k, ``steps`` mini-batches each
+
+Where we differ:
+    - A cohort is drawn from everybody, so that a group may go a round without training (``sampling="group"``
+      draws from each).
+    - Encoders are used as in evaluation, so that BatchNorm stays as it was; in the authors' code it drifts.
+    - With 100 classes and more the code lets no group have more than 1.2 times its equal share of clients
+      (``capacity=1.2``).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -15,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import join_largest, kmeans_groups
+from fedcohort.cluster import capped_groups, join_largest, kmeans_groups
 from fedcohort.core.flat import Weights
 from fedcohort.core.keyed import generator
 from fedcohort.core.merge import last_layer
@@ -38,6 +51,7 @@ class FedConcat(Aggregator, Grouping):
     top: Literal["random", "joined"] = "random"  # how that layer starts; joined: as the sum of the groups'
     inferred: bool = False  # infer labels from the first round's models instead of asking for counts
     noise: Annotated[int, at_least(1)] = 10_000  # random examples that they are inferred from
+    capacity: Annotated[float, at_least(1)] | None = None  # most clients of a group, over an equal share
     sampling: Literal["all", "group"] = "all"  # draw one cohort from everybody, or one from each group
 
     def uses(self) -> frozenset[str]:
@@ -52,8 +66,15 @@ class FedConcat(Aggregator, Grouping):
             counts = profile.known_counts(self.name).numpy()
             known = np.flatnonzero((counts.sum(1) > 0) & (profile.size.numpy() > 0))
             shares = counts[known] / counts[known].sum(1, keepdims=True)
-            group = join_largest(kmeans_groups(shares, self.groups, profile.seed), known, len(counts))
+            group = join_largest(self.cluster(shares, profile.seed), known, len(counts))
         return {"group": torch.from_numpy(group), "placed": torch.tensor(not self.inferred)}
+
+    def cluster(self, shares: np.ndarray, seed: int) -> np.ndarray:
+        """The group of each client with these labels."""
+        if self.capacity is None or not len(shares):
+            return kmeans_groups(shares, self.groups, seed)
+        most = math.ceil(self.capacity * len(shares) / min(self.groups, len(shares)))
+        return capped_groups(shares, self.groups, most, seed)
 
     def odds(self, memory: Memory, profile: Profile) -> Tensor:
         if self.sampling == "group":
@@ -67,7 +88,7 @@ class FedConcat(Aggregator, Grouping):
         if memory["placed"] or not len(updates) or "delta" not in updates.up:
             return memory
         shares = self.infer(now.models[0].params + updates.up["delta"], updates.buffers, now.profile)
-        labels = kmeans_groups(shares.numpy(), self.groups, now.profile.seed)
+        labels = self.cluster(shares.numpy(), now.profile.seed)
         group = join_largest(labels, updates.ids.numpy(), now.profile.num_clients)
         return {"group": torch.from_numpy(group), "placed": torch.tensor(True)}
 
@@ -83,8 +104,7 @@ class FedConcat(Aggregator, Grouping):
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
         """By samples in the groups, evenly on top of them."""
-        even = torch.full((len(updates),), 1 / len(updates))
-        return updates.shares if now.number < self.rounds else even
+        return updates.shares if now.number < self.rounds else updates.even
 
     def merges(self, number: int) -> Merge | None:
         return Merge(self.steps, self.top == "joined") if number >= self.rounds else None

@@ -1,10 +1,21 @@
 """FedCor: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous
 Federated Learning", CVPR 2022.
 
-After the authors' code of 2023, where paper and code leave a choice: noise is part of the covariance; clients
-chosen just before the model is fitted again are not discounted; there are ``warmup + 1`` random rounds. The
-mean of the loss changes is their discounted average, which maximises the likelihood whatever the covariance.
 A fit needs one more federated step, with random clients on a copy of the model, and two polls of everybody.
+
+Equation:
+    changes of the loss ~ N(mean, Sigma), Sigma = X^T X + noise^2 I
+    repeat: k* = argmax_k a_k (sum_i p_i Sigma_ik) / sqrt(Sigma_kk)
+            Sigma <- Sigma - Sigma_k* Sigma_k*^T / Sigma_k*k*
+    a_k <- beta a_k when k is chosen
+    X: maximises the likelihood, changes of e rounds ago weighing gamma^e
+
+Where we differ:
+    - After the authors' code of 2023: noise is part of the covariance (in 2022 only of the score), clients
+      chosen just before a fit are not discounted, and there are ``warmup + 1`` random rounds.
+    - The mean of the changes is their discounted average, which maximises the likelihood whatever the
+      covariance (``mean="zero"``: the code of 2022).
+    - The authors average evenly: combine it with ``fairavg`` for that.
 """
 
 from dataclasses import dataclass
@@ -13,11 +24,11 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fedcohort import gaussian
 from fedcohort.core.keyed import generator
 from fedcohort.core.method import register
-from fedcohort.core.optimiser import Optimiser
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Local, Profile
+from fedcohort.core.profile import Profile
 from fedcohort.core.settings import above, at_least, between
 
 TOLERANCE = 1e-12  # scores closer than this are equal, variances below it are none
@@ -44,6 +55,10 @@ class FedCor(Selector):
 
     def uses(self) -> frozenset[str]:
         return frozenset({"losses"})
+
+    def server_bytes(self, profile: Profile) -> int:
+        """The covariance of all clients, its factor, and their slopes."""
+        return 4 * 8 * profile.num_clients**2
 
     def init_selector(self, profile: Profile) -> Memory:
         clients, key = profile.num_clients, generator(profile.seed, "embedding")
@@ -83,40 +98,17 @@ class FedCor(Selector):
         """Embeddings under which the loss changes seen so far are likelier."""
         members, weight = now.members, self.gamma ** (now.number - memory["seen"]).double()
         changes = memory["changes"][:, members]
-        known = changes.isfinite()
         if self.mean == "history":
-            there = known * weight[:, None]
+            there = changes.isfinite() * weight[:, None]
             changes = changes - (changes.nan_to_num() * there).sum(0) / there.sum(0).clamp(min=TOLERANCE)
-        x = memory["embedding"][members].clone().requires_grad_()
-        adam = Optimiser(Local(optimiser="adam"), x.detach())
-        for _ in range(steps if known.any() else 0):
-            (slope,) = torch.autograd.grad(self.surprise(x, changes, known, weight), x)
-            with torch.no_grad():
-                adam.step(x, slope, self.lr)
-        return memory["embedding"].index_copy(0, members, x.detach())
-
-    def surprise(self, x: Tensor, changes: Tensor, known: Tensor, weight: Tensor) -> Tensor:
-        """Minus the log-likelihood of the changes, each on the clients that told it, up to a constant."""
-        total = x.new_zeros(())
-        patterns, which = known.unique(dim=0, return_inverse=True)
-        for number, told in enumerate(patterns):
-            if not told.any():
-                continue
-            root = torch.linalg.cholesky(self.covariance(x[told]))
-            rows = which == number
-            white = torch.linalg.solve_triangular(root, changes[rows][:, told].t(), upper=False)
-            each = white.pow(2).sum(0) / 2 + root.diagonal().log().sum()
-            total = total + weight[rows] @ each
-        return total
-
-    def covariance(self, x: Tensor) -> Tensor:
-        return x @ x.t() + self.noise**2 * torch.eye(len(x), dtype=x.dtype)
+        x = gaussian.fit(memory["embedding"][members], changes, weight, self.noise, steps, self.lr)
+        return memory["embedding"].index_copy(0, members, x)
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
         if now.number <= self.warmup:
             return now.draw("select")
         size = now.profile.size[now.members].double()
-        covariance = self.covariance(memory["embedding"][now.members])
+        covariance = gaussian.covariance(memory["embedding"][now.members], self.noise)
         chosen = pick(covariance, size / size.sum(), memory["discount"][now.members], now.cohort)
         return now.members[chosen]
 

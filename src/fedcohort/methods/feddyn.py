@@ -1,9 +1,17 @@
 """FedDyn: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021.
 https://arxiv.org/abs/2111.04263
 
-Where the paper leaves a choice: clients train from the corrected model, and the one that answers is the
-plain mean of the clients that trained (``evaluate="sent"`` is the corrected one). The authors' code also
-scales alpha by each client's share of the samples and clips gradients; this is the paper's plain alpha.
+Equation:
+    client: minimise F_k(y) - <lambda_k, y> + (alpha / 2) ||y - x||^2
+            lambda_k <- lambda_k - alpha delta_k
+    server: h <- h - (alpha / K) sum_k delta_k
+            x <- x + (1 / |S|) sum_k delta_k - h / alpha
+
+Where we differ:
+    - The paper trains and evaluates several models. Here clients train from the corrected x, and the plain
+      mean of the clients that trained answers (``evaluate="sent"``: the corrected one).
+    - The paper has one alpha for all; its code divides it by a client's size relative to the mean
+      (``scaled=True``), and clips gradients, which is not imitated.
 """
 
 from dataclasses import dataclass
@@ -37,34 +45,40 @@ class FedDyn(Objective, Aggregator):
     one."""
 
     alpha: Annotated[float, above(0)] = 0.01  # strength of the pull towards the sent model
+    scaled: bool = False  # pull a client by alpha * mean size / its size, as in the authors' code
     evaluate: Literal["avg", "sent"] = "avg"  # which model answers: the clients' mean, or the one sent next
 
     def init_aggregator(self, profile: Profile) -> Memory:
-        params = profile.model.init(profile.seed).params
-        return {"h": torch.zeros_like(params), "avg": params}
+        zeros = torch.zeros(profile.model.num_params)
+        mean_size = profile.size[profile.eligible].float().mean()
+        return {"h": zeros, "lag": zeros, "mean_size": mean_size}  # lag: from the sent model to the mean
+
+    def broadcast(self, memory: Memory) -> Memory:
+        return {"mean_size": memory["mean_size"]} if self.scaled else {}
 
     def init_client(self, profile: Profile) -> Memory:
-        return {"slope": torch.zeros(profile.model.num_params)}
+        return {"slope": torch.zeros(profile.model.num_params)}  # lambda_k, for the common alpha
 
     def anchor(self, view: View) -> Anchor:
-        return Anchor(pull=self.alpha, offset=-view.mine["slope"])
+        factor = float(view.down["mean_size"]) / view.size if self.scaled else 1.0
+        return Anchor(pull=self.alpha * factor, offset=-factor * view.mine["slope"])
 
     def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
         delta = trained.weights.params - begun.params
         return {"delta": delta}, {"slope": view.mine["slope"] - self.alpha * delta}
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        return torch.full((len(updates),), 1 / len(updates))
+        return updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
     ) -> tuple[Tensor, Memory]:
-        avg = params + move
         h = memory["h"] - self.alpha * move * (len(updates) / len(now.members))  # all clients, not the cohort
-        return avg - h / self.alpha, {"h": h, "avg": avg}
+        lag = h / self.alpha
+        return params + move - lag, {**memory, "h": h, "lag": lag}
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
-        return memory["avg"] if self.evaluate == "avg" else params
+        return params + memory["lag"] if self.evaluate == "avg" else params
 
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
         """h is the mean of its members' slopes, so a new group recomputes it; who never trained counts as

@@ -1,16 +1,26 @@
 """FedEntOpt: Lutz et al., "Boosting Federated Learning with FedEntOpt: Mitigating Label Skew by Entropy-Based
 Client Selection", Algorithm 1.
 
-Where the paper leaves a choice: a client pushed out of the buffer may be picked again from the next round
-on, not in the same one; a buffer too large for the federation is shortened so that every round finds a full
-cohort; noisy counts are clipped at zero, which costs no privacy. Beyond 20,000 clients each pick looks at a
-random 4,096 of them (stochastic greedy), which costs less than a hundredth of a bit.
+Equation:
+    first client: at random
+    next: argmax_j H((L + l_j) / |L + l_j|_1) over clients not in the buffer,
+          L: label counts of those chosen so far, H(q) = -sum_c q_c log2 q_c
+
+Where we differ:
+    - A client pushed out of the buffer may be picked again from the next round on, not in the same one; the
+      pseudo-code says so, the prose leaves it open.
+    - A buffer too large for the federation is shortened, with a warning, so that every round finds a full
+      cohort; the pseudo-code would run out of clients.
+    - Equal entropies go to the lowest number (``ties="random"``: to any of them).
+    - Noisy counts are clipped at zero, which costs no privacy.
+    - Beyond 20,000 clients each pick looks at a random 4,096 of them (stochastic greedy), which costs less
+      than a hundredth of a bit.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +30,7 @@ from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.settings import above, at_least
 
-TOLERANCE = 1e-12  # entropies closer than this are equal: the lowest number wins
+TOLERANCE = 1e-12  # entropies closer than this are equal
 MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at a random sample of these
 
 
@@ -31,6 +41,7 @@ class FedEntOpt(Selector):
 
     buffer: Annotated[float, at_least(0)] = 0.5  # who rests after a pick: a share (< 1) or number of clients
     epsilon: Annotated[float, above(0)] | None = None  # differential privacy of the label counts; None: exact
+    ties: Literal["lowest", "random"] = "lowest"  # who of equally good clients is picked
 
     def uses(self) -> frozenset[str]:
         return frozenset({"counts"})
@@ -74,20 +85,27 @@ class FedEntOpt(Selector):
         counts: Tensor,
         cohort: int,
         key: torch.Generator | None = None,
+        looked_at: int | None = None,
     ) -> list[int]:
-        """A cohort from ``first``, adding whoever of ``free`` makes the labels most uniform."""
+        """A cohort from ``first``, adding whoever of ``free`` (of ``looked_at`` of them, drawn for each pick;
+        None: of all unless they are many) makes the labels most uniform."""
         chosen, total = [first], counts[first].clone()
         left = torch.tensor([client for client in free if client != first], dtype=torch.long)
         while len(left) and len(chosen) < cohort:
-            seen = torch.arange(len(left))
-            if len(left) > MANY:
-                seen = torch.randint(len(left), (LOOKED_AT,), generator=key).unique()
+            seen, some = torch.arange(len(left)), looked_at or (LOOKED_AT if len(left) > MANY else 0)
+            if some:
+                seen = torch.randint(len(left), (some,), generator=key).unique()
             entropy = _entropy(total + counts[left[seen]])
-            best = int(seen[(entropy >= entropy.max() - TOLERANCE).nonzero()[0]])
+            best = int(self._one_of(seen[entropy >= entropy.max() - TOLERANCE], key))
             total += counts[left[best]]
             chosen.append(int(left[best]))
             left = torch.cat([left[:best], left[best + 1 :]])
         return chosen
+
+    def _one_of(self, equals: Tensor, key: torch.Generator | None) -> Tensor:
+        if self.ties == "lowest":
+            return equals[0]
+        return equals[torch.randint(len(equals), (1,), generator=key)]
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         """The chosen rest, whether or not they answered."""

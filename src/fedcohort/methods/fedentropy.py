@@ -1,12 +1,20 @@
 """FedEntropy: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum
 Entropy Judgment", 2022. https://arxiv.org/abs/2205.12038
 
-After the authors' code, which draws clients by how often they were accepted. ``epsilon=0`` draws uniformly,
-as papers do that compare with it.
+Equation:
+    H(A) = entropy of sum_A n_k s_k / sum_A n_k,
+           s_k: mean class probabilities of client k after training
+    while some k has H(A - k) > H(A): remove the k of highest H(A - k)
+    value of k: + 1 if kept, / 2 if removed
+    next cohort: drawn by value with probability epsilon, else uniformly
+
+Where we differ:
+    Drawing by value is that of the authors' code; whether the paper's first stage is the same was not
+    verified. ``epsilon=0`` draws uniformly, as papers do that compare with it.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +31,8 @@ TOLERANCE = 1e-12  # entropies closer than this are equal: the lowest number goe
 @dataclass(frozen=True)
 class FedEntropy(Selector):
     """After training, leaves out clients until what the cohort predicts together is as even as it can be."""
+
+    heeds_odds: ClassVar[bool] = True
 
     epsilon: Annotated[float, between(0, 1)] = 0.8  # how often clients are drawn by value, not uniformly
 

@@ -1,11 +1,25 @@
 """FedGWC: Licciardi et al., "Interaction-Aware Gaussian Weighting for Clustered Federated Learning", ICML
 2025.
 
-Where the paper leaves a choice: clients are compared by the *columns* of the interaction matrix, as the
-authors' code does (in row k every entry averages the same weight, so rows hardly tell who was in the room;
-``view="row"`` is the text); convergence is an average over the entries a round touches, held for as many
-rounds as it takes to see everybody once; groups smaller than ``min_group`` are never formed. Where clients
-take different numbers of steps, each step compares those that took it.
+Equation:
+    w_k = mean_s exp(-(l_ks - mean_s)^2 / (2 var_s))    (Eq. 1; s: local steps,
+                                           mean and variance of the cohort)
+    P_kj <- (1 - alpha) P_kj + alpha w_k, for k, j in the cohort    (Eq. 3)
+    W_kj = exp(-beta ||v_k - v_j||^2), v without entries k and j    (Eq. 4)
+    once P has settled: spectral clustering of W into the number of parts of
+    lowest Davies-Bouldin score, if that is below one
+
+Where we differ:
+    - v_k is column k of P, as in the authors' code. The text has rows (``view="row"``), but in row k every
+      entry averages the same weight, so rows hardly tell who was in the room.
+    - When P has settled is not defined in the paper. As in the code it is an average of squared changes over
+      the entries a round touches, below ``tolerance`` for as many rounds as it takes to see everybody once.
+    - The most parts of a split are not stated; the code tries up to four. Groups smaller than ``min_group``
+      are never formed; the code only reports them.
+    - Entries of P start at zero, so those seen rarely are too small; ``unbiased``, not in the paper, corrects
+      that.
+    - Where clients take different numbers of steps, each step compares those that took it.
+    - Clients are drawn uniformly unless it is combined with ``explore``.
 """
 
 from dataclasses import dataclass
@@ -33,10 +47,15 @@ class FedGWC(Grouping):
     tolerance: Annotated[float, above(0)] = 1e-5  # below this change the matrix has settled
     max_groups: Annotated[int, at_least(2)] = 4  # most parts of one split
     min_group: Annotated[int, at_least(1)] = 3  # no split leaves a smaller group
+    unbiased: bool = False  # make up for entries of the matrix that started at zero and were seen rarely
     view: Literal["column", "row"] = "column"  # of the interaction matrix, that stands for a client
 
     def uses(self) -> frozenset[str]:
         return frozenset({"trace"})
+
+    def server_bytes(self, profile: Profile) -> int:
+        """The interaction matrix, its next value, and the kernel with its distances."""
+        return 4 * 8 * profile.num_clients**2
 
     def init_grouping(self, profile: Profile) -> Memory:
         n = profile.num_clients
@@ -47,6 +66,7 @@ class FedGWC(Grouping):
                 n, dtype=torch.float64
             ),  # of each group: how much a round still moves the matrix
             "settled": torch.zeros(n, dtype=torch.long),  # of each group: rounds in a row below tolerance
+            **({"times": torch.zeros(n, n)} if self.unbiased else {}),  # that an entry was seen
         }
 
     def cohort(self, members: int, fraction: float) -> int:
@@ -67,6 +87,8 @@ class FedGWC(Grouping):
         before = memory["interaction"][seen]
         after = (1 - self.alpha) * before + self.alpha * rewards(cohort.trace)[:, None]
         memory["interaction"][seen] = after
+        if self.unbiased:
+            memory["times"][seen] += 1
         moved = (after - before).pow(2).mean()
         memory["change"][group] = (1 - self.alpha) * memory["change"][group] + self.alpha * moved
         below = bool(memory["change"][group] < self.tolerance)
@@ -76,7 +98,7 @@ class FedGWC(Grouping):
 
     def _split(self, memory: Memory, group: int, members: Tensor, cohort: int, now: Round) -> None:
         memory["change"][group], memory["settled"][group] = 1.0, 0
-        labels = self.parts(memory["interaction"][members][:, members].numpy(), cohort, now.profile.seed)
+        labels = self.parts(self.interaction(memory, members).numpy(), cohort, now.profile.seed)
         fresh = int(memory["group"].max())
         for part in range(1, int(labels.max()) + 1):
             memory["group"][members[torch.from_numpy(labels == part)]] = fresh + part
@@ -85,6 +107,14 @@ class FedGWC(Grouping):
         memory["group"] = torch.from_numpy(
             join_largest(memory["group"][known].numpy(), known, len(memory["group"]))
         )
+
+    def interaction(self, memory: Memory, members: Tensor) -> Tensor:
+        """Between these clients. After c rounds an entry has only 1 - (1 - alpha)^c of what it averages."""
+        matrix = memory["interaction"][members][:, members]
+        if not self.unbiased:
+            return matrix
+        weight = 1 - (1 - self.alpha) ** memory["times"][members][:, members].double()
+        return torch.where(weight > 0, matrix / weight, 0.0)
 
     def parts(self, interaction: np.ndarray, cohort: int, seed: int) -> np.ndarray:
         """The part of each member; all zero when no split has a Davies-Bouldin score below one."""

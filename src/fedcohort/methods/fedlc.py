@@ -1,10 +1,17 @@
 """FedLC: Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration", ICML 2022.
 https://arxiv.org/abs/2209.00189
 
-Where the paper leaves a choice: the softmax runs over all classes. The printed loss leaves out the true
-class in the denominator, is then unbounded below and was reported to collapse (``denominator="others"``).
-A class without samples has an infinite margin and takes no part; only a client with a single class, which
-would then have nothing to learn, counts one sample for each missing class.
+Evaluation uses the logits as they are.
+
+Equation:
+    z_c <- z_c - tau n_kc^(-1/4)                      (before the cross-entropy)
+
+Where we differ:
+    - The softmax runs over all classes. The printed loss leaves out the true class in the denominator, is
+      then unbounded below and was reported to collapse (``denominator="others"``).
+    - A class without samples has an infinite margin and takes no part (``missing="clamp"``: as if it had one
+      sample); only a client with a single class, which would then have nothing to learn, counts one sample
+      for each missing class.
 """
 
 from dataclasses import dataclass

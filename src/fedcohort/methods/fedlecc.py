@@ -1,9 +1,21 @@
 """FedLECC: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated
 Learning under Non-IID Data".
 
-Where the paper leaves a choice: the loss is that of the current model on every client's training data, as
-its Algorithm 1 polls it (``loss_source="last_seen"`` saves that traffic); the walk over clusters stops at
-the cohort size; clients that OPTICS calls noise are clusters of their own.
+Equation:
+    clusters: OPTICS on H(k, j) = ||sqrt(q_k) - sqrt(q_j)||_2 / sqrt(2),
+              q_kc = n_kc / n_k
+    of the J clusters of highest mean F_k(x), the z = ceil(m / J) clients of
+    highest F_k(x) each, until m; if too few, clients of the next clusters
+
+Where we differ:
+    - The loss is that of the current model on every client's training data, as Algorithm 1 polls it; the
+      paper's Eq. 1 has the loss after local training (``loss_source="last_seen"`` saves the polls).
+    - J z may exceed m: the walk over clusters stops at the cohort size (``quota="balanced"`` shares it out).
+    - Neither J nor the settings of OPTICS are stated: as many clusters as clients are asked, neighbourhoods
+      of two, and clients that OPTICS calls noise are clusters of their own.
+    - ``clusters_per_round="auto"`` is ours: the paper leaves choosing J open. Losses say who trains, J how
+      many kinds of clients do; so every round takes the J whose cohort's labels together are nearest, in
+      Hellinger distance, to those of all clients. docs/fedlecc-auto-j.md compares it with fixed J.
 """
 
 from dataclasses import dataclass
@@ -18,7 +30,9 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import above, at_least, between
-from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points
+from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points, hellinger_to_pool
+
+Top = Annotated[int, at_least(1)] | Literal["auto"] | None
 
 
 @register
@@ -26,7 +40,7 @@ from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points
 class FedLECC(Selector):
     """Clusters clients by label distribution; trains the worst-off clients of the worst-off clusters."""
 
-    clusters_per_round: Annotated[int, at_least(1)] | None = None  # J; None: all, or one per client asked
+    clusters_per_round: Top = None  # J; None: all, or one per client asked; "auto": chosen by labels
     clustering: Literal["optics", "dbscan", "kmedoids"] = "optics"  # of the Hellinger distances
     min_samples: Annotated[int, at_least(2)] = 2  # OPTICS, DBSCAN: neighbours that make a core client
     xi: Annotated[float, between(0, 1)] = 0.05  # OPTICS: steepness that ends a cluster
@@ -66,11 +80,24 @@ class FedLECC(Selector):
         members = now.members[~loss[now.members].isnan()]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
         clusters = ranked(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
-        return members[self.pick(clusters, now.cohort)]
+        top = self.clusters_per_round
+        if top == "auto":
+            counts = now.profile.known_counts(self.name)[members].numpy()
+            return members[self.pick_alike(clusters, now.cohort, counts)]
+        return members[self.pick(clusters, now.cohort, top)]
 
-    def pick(self, ranked: list[list[int]], cohort: int) -> list[int]:
+    def pick_alike(self, ranked: list[list[int]], cohort: int, counts: np.ndarray) -> list[int]:
+        """The pick, over all J, whose labels are nearest to those of all; of equals that of the largest J."""
+        most = min(cohort, len(ranked))
+        picks = [self.pick(ranked, cohort, top) for top in range(most, 0, -1)]
+        if not picks:
+            return []
+        together = np.stack([counts[pick].sum(0) for pick in picks])
+        return picks[int(np.nan_to_num(hellinger_to_pool(together, counts), nan=1.0).round(12).argmin())]
+
+    def pick(self, ranked: list[list[int]], cohort: int, top: int | None) -> list[int]:
         """``cohort`` clients from clusters ranked worst first, each with its worst client first."""
-        top = min(self.clusters_per_round or cohort, cohort, len(ranked))
+        top = min(top or cohort, cohort, len(ranked))
         if not top:
             return []
         extra = cohort % top

@@ -1,10 +1,17 @@
 """FedNova: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
 Optimization", NeurIPS 2020. https://arxiv.org/abs/2007.07481
 
-The paper's ``lr ||a_k||_1`` is the *reach* of the local optimiser, exact also for momentum together with a
-proximal pull. Where the paper leaves a choice: shares are those of the clients that answered. Mind that the
-weights sum to E[reach] E[1 / reach] >= 1, a hidden server learning rate that grows with the spread of local
-work; ``tau_eff="harmonic"`` has none.
+The weights sum to E[r] E[1 / r] >= 1, a hidden server learning rate that grows with the spread of local work;
+``tau_eff="harmonic"`` has none.
+
+Equation:
+    x <- x + (sum_j p_j r_j) sum_k p_k delta_k / r_k,  r_k = lr ||a_k||_1
+
+Where we differ:
+    - r_k is the reach of the local optimiser, found by pushing a constant gradient of 1 through it: exact
+      also for momentum together with a proximal pull, where the authors' code adds both recursions.
+    - Shares are those of the clients that answered; the authors' code has all clients in every round.
+    - With a proximal pull the authors' code steps by ``lr sum_j p_j T_j``: ``tau_eff="steps"``.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,14 @@
 """FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
-https://arxiv.org/abs/1812.06127"""
+https://arxiv.org/abs/1812.06127
+
+Equation:
+    minimise F_k(y) + (mu / 2) ||y - x||^2, from the sent model x:
+    y <- y - lr (grad F_k(y) + mu (y - x))
+
+Where we differ:
+    The paper draws clients by their samples and averages evenly; here, as in its code and experiments,
+    clients are drawn uniformly and weigh by their samples.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

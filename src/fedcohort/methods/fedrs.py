@@ -1,8 +1,15 @@
 """FedRS: Li and Zhan, "FedRS: Federated Learning with Restricted Softmax for Label Distribution Non-IID
 Data", KDD 2021.
 
-Where paper and code differ: missing classes are scaled by alpha and held ones not at all, on the whole
-logit, as the paper has it; ``scale="proportional"`` is the code's smooth version of it.
+Evaluation uses the logits as they are.
+
+Equation:
+    z_c <- s_c z_c,  s_c = 1 if n_kc > 0 else alpha   (before the cross-entropy)
+
+Where we differ:
+    The scale is the paper's, 1 or alpha, on the whole logit. The authors' code has the smooth alpha + (1 -
+    alpha) n_kc / max n_k (``scale="proportional"``), leaves out the bias, clips gradients and takes at least
+    five steps; these three are not imitated.
 """
 
 from dataclasses import dataclass

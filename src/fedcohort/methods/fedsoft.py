@@ -1,11 +1,24 @@
 """FedSoft: Ruan and Joe-Wong, "FedSoft: Soft Clustered Federated Learning with Proximal Local Updating",
 AAAI 2022. https://arxiv.org/abs/2112.06053
 
-Where we differ from the paper: the server, which knows a client's importance weights, sends it their
-weighted mean of the centres instead of all centres; the gradient is the same. The cohort of a round is
-shared out among the centres, so that FedSoft trains about as many clients as other methods do.
-Where the paper leaves a choice: importance below ``floor`` is raised to it, and not normalised again; when
-everybody trains there is no sampling to account for importance, so it enters the mean instead.
+It needs a selector that draws by odds; one with a rule of its own would ignore whom a centre fits.
+
+Equation:
+    u_ks = max(share of client k's samples that centre c_s serves best, floor)
+    v_sk = u_ks n_k / sum_i u_is n_i      (odds of k being drawn for centre s)
+    client: minimise F_k(y) + (strength / 2) sum_s u_ks ||y - c_s||^2,
+            from its own last model
+    c_s <- the plain mean of the models of the clients drawn for s
+
+Where we differ:
+    - The server, which knows a client's importance weights, sends it their weighted mean of the centres
+      instead of all centres; the gradient is the same.
+    - The cohort of a round is shared out among the centres, so that FedSoft trains about as many clients as
+      other methods do.
+    - The code raises only zeros to the floor (``zeros_only=True``); importance is not normalised again in
+      either.
+    - When everybody trains there is no sampling to account for importance, so it enters the mean instead.
+    - The local optimiser starts anew in every round; the authors' keeps its moments.
 """
 
 from collections.abc import Sequence
@@ -45,6 +58,7 @@ class FedSoft(Objective, Aggregator, Grouping):
     groups: Annotated[int, at_least(1)] = 5  # centres
     strength: Annotated[float, at_least(0)] = 0.1  # lambda, of the pull towards the centres
     floor: Annotated[float, above(0)] = 1e-4  # sigma, the least importance of a centre for a client
+    zeros_only: bool = False  # raise only an importance of exactly zero, as the authors' code does
     every: Annotated[int, at_least(1)] = 2  # rounds between two estimates of importance
 
     def init_grouping(self, profile: Profile) -> Memory:
@@ -66,7 +80,9 @@ class FedSoft(Objective, Aggregator, Grouping):
         return losses.nan_to_num(torch.inf).argmin(0).bincount(minlength=len(losses))
 
     def hear(self, memory: Memory, ids: Ids, answers: Tensor) -> Memory:
-        importance = (answers / answers.sum(1, keepdim=True)).clamp(min=self.floor)
+        share = answers / answers.sum(1, keepdim=True)
+        low = share == 0 if self.zeros_only else share < self.floor
+        importance = torch.where(low, self.floor, share)
         group = memory["group"].index_copy(0, ids, importance.argmax(1))
         return {"group": group, "importance": memory["importance"].index_copy(0, ids, importance)}
 
@@ -93,7 +109,7 @@ class FedSoft(Objective, Aggregator, Grouping):
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
         if now.odds is None or len(now.selected) < len(now.members):
-            return torch.full((len(updates),), 1 / len(updates))
+            return updates.even
         odds = now.odds[torch.isin(now.members, updates.ids)]
         return odds / odds.sum()
 

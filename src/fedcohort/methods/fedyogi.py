@@ -1,7 +1,16 @@
 """FedYogi: Reddi et al., "Adaptive Federated Optimization", ICLR 2021. https://arxiv.org/abs/2003.00295
 
-Where the paper leaves a choice: clients weigh by their samples, as in its experiments; Algorithm 2 averages
-evenly.
+Equation:
+    D = sum_k p_k delta_k
+    m <- beta1 m + (1 - beta1) D
+    v <- v - (1 - beta2) D^2 sign(v - D^2)
+    x <- x + server_lr m / (sqrt(v) + tau)
+
+Where we differ:
+    - Clients weigh by their samples, as in the paper's experiments; Algorithm 2 averages evenly
+      (``weighted=False``).
+    - The paper starts v at tau squared and corrects no bias; its code does the opposite (``v0="zero",
+      bias="standard"``).
 """
 
 from dataclasses import dataclass
@@ -28,9 +37,13 @@ class FedYogi(Aggregator):
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
     bias: Literal["none", "standard"] = "none"  # correction of moments that started at zero
+    weighted: bool = True  # by samples, as in the paper's experiments; False: evenly, as in Algorithm 2
 
     def init_aggregator(self, profile: Profile) -> Memory:
         return _fedopt.start(profile, self.v0, self.tau)
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        return updates.shares if self.weighted else updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

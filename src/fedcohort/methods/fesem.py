@@ -3,11 +3,17 @@ World Wide Web 2023. https://arxiv.org/abs/2005.01026
 
 ``fesem+fedprox(mu=0.01)`` is the paper's variant that also pulls each client towards its centre.
 
-Where the paper leaves a choice: all trainable weights are compared (the authors' code takes one layer);
-everybody trains one common model until enough clients are known, and K-means++ on their models gives the
-first centres (the code starts at random points); a client that is not in the cohort counts with the last
-model it sent, which the server keeps, and one that never sent any not at all; a centre without clients
-stays where it is.
+Equation:
+    E: group(k) = argmin_g ||x_k - c_g||^2
+    M: c_g = mean of x_k over the clients of group g
+
+Where we differ:
+    - All trainable weights are compared; the authors' code takes one layer (``layers``).
+    - Everybody trains one common model until enough clients are known, and K-means++ on their models gives
+      the first centres; the code starts at random points.
+    - A client that is not in the cohort counts with the last model it sent, which the server keeps, and one
+      that never sent any not at all.
+    - A centre without clients stays where it is; the code starts all centres anew.
 """
 
 from collections.abc import Sequence
@@ -18,14 +24,12 @@ import torch
 from torch import Tensor
 
 from fedcohort.cluster import join_largest, kmeans_groups
-from fedcohort.core.flat import Weights
+from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.merge import last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import at_least
-from fedcohort.errors import UserError
-
-LARGEST = 1 << 30  # numbers the server may keep: 4 GB
 
 
 @register
@@ -35,14 +39,15 @@ class FeSEM(Aggregator, Grouping):
     mean."""
 
     groups: Annotated[int, at_least(1)] = 4  # centres
+    layers: str = "all"  # whose weights are compared: all, last, or names of layers with spaces between
     weighted: bool = False  # mean by samples instead of evenly
 
+    def server_bytes(self, profile: Profile) -> int:
+        """The last model of each client, and its next value."""
+        return 2 * 4 * profile.num_clients * profile.model.num_params
+
     def check(self, profile: Profile) -> None:
-        if profile.num_clients * profile.model.num_params > LARGEST:
-            raise UserError(
-                f"fesem keeps the last model of each of {profile.num_clients} clients, more than 4 GB here: "
-                "choose a smaller model or ifca, which keeps none"
-            )
+        self.compared(profile.model)
 
     def init_grouping(self, profile: Profile) -> Memory:
         n = profile.num_clients
@@ -52,6 +57,12 @@ class FeSEM(Aggregator, Grouping):
             "last": torch.zeros(n, profile.model.num_params),  # that model
             "begun": torch.tensor(False),  # whether there are centres
         }
+
+    def compared(self, model: Flat) -> Tensor:
+        """[P]: which parameters tell clients apart."""
+        if self.layers == "all":
+            return torch.ones(model.num_params, dtype=torch.bool)
+        return model.within([last_layer(model)[0]] if self.layers == "last" else self.layers.split())
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
         return torch.zeros(len(updates))  # centres are means over all known clients: see remodel
@@ -63,12 +74,14 @@ class FeSEM(Aggregator, Grouping):
         sent = torch.stack([model.params for model in now.models])[updates.group]
         last = memory["last"].index_copy(0, updates.ids, sent + updates.up["delta"])
         known = memory["known"].index_fill(0, updates.ids, True)
+        seen = self.compared(now.profile.model)
         ids, group, begun = known.nonzero().flatten(), memory["group"], memory["begun"]
         if begun:
-            nearest = squared_distances(last[ids], now.models).argmin(1)  # the first of equals
+            centres = torch.stack([model.params for model in now.models])[:, seen]
+            nearest = squared_distances(last[ids][:, seen], centres).argmin(1)  # the first of equals
             group = group.index_copy(0, ids, nearest)
         elif len(ids) >= min(self.groups, len(now.members)):
-            labels = kmeans_groups(last[ids].numpy(), self.groups, now.profile.seed)
+            labels = kmeans_groups(last[ids][:, seen].numpy(), self.groups, now.profile.seed)
             group = torch.from_numpy(join_largest(labels, ids.numpy(), len(group)))
             begun = torch.tensor(True)
         return {"group": group, "known": known, "last": last, "begun": begun}
@@ -86,6 +99,6 @@ class FeSEM(Aggregator, Grouping):
         return centres
 
 
-def squared_distances(points: Tensor, centres: Sequence[Weights]) -> Tensor:
+def squared_distances(points: Tensor, centres: Tensor) -> Tensor:
     """``[points, centres]``."""
-    return torch.stack([(points - centre.params).pow(2).sum(1) for centre in centres], 1)
+    return torch.stack([(points - centre).pow(2).sum(1) for centre in centres], 1)

@@ -1,10 +1,21 @@
 """The KL baseline: Seol and Kim, "Performance Enhancement in Federated Learning by Reducing Class Imbalance
 of Non-IID Data", Sensors 2023, Algorithm 2.
 
-Divergence only stops the search; what fills a cohort is the class that is short. Where the printed
-algorithm leaves a choice: it stops as soon as enough clients are found or the divergence is small, never
-takes a client twice, and gives up when nobody can help. Without a threshold cohorts are as large as other
-methods'. The modules that oversample and adapt batch size and learning rate are not part of selection.
+Divergence only stops the search; what fills a cohort is the class that is short. Without a threshold cohorts
+are as large as other methods'. The same clients are chosen in every round.
+
+Equation:
+    v = counts of the largest client, M = max_c v_c
+    next: the largest k left that holds the class argmin v; it trains on
+          s_c = min(M - v_c, n_kc) samples of each class c, and v <- v + s
+    stop at m clients or at KL(v / sum v || uniform) < threshold
+
+Where we differ:
+    - The printed loop tests for its end only after a whole pass and can run for ever. Here it stops as soon
+      as enough clients are found, the divergence is small or all classes are full, never takes a client
+      twice, and gives up when nobody can help.
+    - The threshold and the base of its logarithm are not stated; ours are no threshold, and nats.
+    - The modules that oversample and adapt batch size and learning rate are not part of selection.
 """
 
 import math

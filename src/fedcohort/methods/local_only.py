@@ -1,4 +1,13 @@
-"""The local reference line: what each client reaches alone."""
+"""The local reference line: what each client reaches alone.
+
+Only selectors that ask clients for nothing can be combined with it.
+
+Equation:
+    x_k <- x_k - lr grad F_k(x_k), from the same start for every client k
+
+Where we differ:
+    A client trains in the rounds for which it is chosen, so that the budget is that of the other methods.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

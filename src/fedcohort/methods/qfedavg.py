@@ -1,5 +1,14 @@
 """q-FedAvg: Li et al., "Fair Resource Allocation in Federated Learning", ICLR 2020.
-https://arxiv.org/abs/1905.10497"""
+https://arxiv.org/abs/1905.10497
+
+Equation:
+    u_k = -L delta_k
+    h_k = q F_k(x)^(q-1) ||u_k||^2 + L F_k(x)^q
+    x <- x - sum_k F_k(x)^q u_k / sum_k h_k
+
+Where we differ:
+    Losses get 1e-10 added, as in the authors' code: a loss of zero has no power below one.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

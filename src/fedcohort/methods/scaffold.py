@@ -1,9 +1,18 @@
 """SCAFFOLD: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
 2020. https://arxiv.org/abs/1910.06378
 
-Where we differ from the paper: the control variate divides by the *reach* of the local optimiser instead of
-``lr * steps``. The two are equal without momentum; with momentum the paper's divisor diverges and the reach
-is exact.
+Equation:
+    client: y <- y - lr (grad F_k(y) + c - c_k)
+            c_k+ = c_k - c - delta_k / r_k              (option II)
+            c_k+ = grad F_k(x)                          (option I)
+    server: x <- x + server_lr (1 / |S|) sum_k delta_k
+            c <- c + (1 / K) sum_k (c_k+ - c_k)
+
+Where we differ:
+    - The control variate divides by the reach r_k of the local optimiser instead of ``lr T_k``. The two are
+      equal without momentum; with momentum the paper's divisor diverges and the reach is exact.
+    - ``mode="niid"`` imitates NIID-Bench, which corrects the weights after the optimiser's step and keeps the
+      paper's divisor: the same without momentum, and biased with it.
 """
 
 from dataclasses import dataclass
@@ -40,6 +49,7 @@ class Scaffold(Objective, Aggregator):
 
     server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
     option: Literal["I", "II"] = "II"  # c_k from the gradient at the sent model, or from the movement
+    mode: Literal["reach", "niid"] = "reach"  # how c - c_k corrects: the gradient, or each step's result
     weighted: bool = False  # average movements by samples instead of evenly; c stays an even mean
 
     def check(self, profile: Profile) -> None:
@@ -58,7 +68,8 @@ class Scaffold(Objective, Aggregator):
         return {"c": memory["c"]}
 
     def anchor(self, view: View) -> Anchor:  # Alg. 1, line 10
-        return Anchor(offset=view.down["c"] - view.mine["c"])
+        correction = view.down["c"] - view.mine["c"]
+        return Anchor(drift=-correction) if self.mode == "niid" else Anchor(offset=correction)
 
     def finish(
         self, begun: Weights, trained: Trained, view: View
@@ -67,11 +78,12 @@ class Scaffold(Objective, Aggregator):
         if self.option == "I":
             c = trained.gradient(begun.params)
         else:
-            c = view.mine["c"] - view.down["c"] - delta / trained.reach
+            reach = view.lr * trained.steps if self.mode == "niid" else trained.reach
+            c = view.mine["c"] - view.down["c"] - delta / reach
         return {"delta": delta, "change": c - view.mine["c"]}, {"c": c}
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        return updates.shares if self.weighted else torch.full((len(updates),), 1 / len(updates))
+        return updates.shares if self.weighted else updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

@@ -1,0 +1,34 @@
+"""What the examples of each label look like at a client: a histogram of their features, P(X|y), and how far
+two clients' histograms are apart."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.diagnosis.distances import hellinger_matrix
+
+BINS = 20  # of a feature between 0 and 1; values beyond fall into the first and last
+
+
+def label_histograms(x: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """[C, bins]: of each label, where the features lie; the features of an example weigh 1 together."""
+    features = x.flatten(1)
+    cell = (features * BINS).long().clamp(0, BINS - 1) + BINS * y[:, None]
+    total = torch.bincount(cell.flatten(), minlength=num_classes * BINS)
+    return total.view(num_classes, BINS).double() / max(1, features.shape[1])
+
+
+def histogram_distances(table: np.ndarray) -> np.ndarray:
+    """[N, N]: mean Hellinger distance over the labels that at least one of two clients holds; 1 for those
+    that only one does. ``table`` is ``[N, C, bins]``.
+    """
+    total = np.zeros((len(table), len(table)))
+    shared = np.zeros_like(total)
+    for label in range(table.shape[1]):
+        mass = table[:, label].sum(1)
+        share = table[:, label] / np.maximum(mass, np.finfo(float).tiny)[:, None]
+        held = mass > 0
+        both, either = np.outer(held, held), held[:, None] | held[None]
+        total += np.where(both, hellinger_matrix(share), either)
+        shared += either
+    return total / np.maximum(shared, 1)

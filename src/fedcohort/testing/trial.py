@@ -1,0 +1,59 @@
+"""A federation small enough to try a method on in milliseconds, and what to do with it."""
+
+from typing import Any
+
+import torch
+
+from fedcohort.core.loop import Report, start, step
+from fedcohort.core.merge import present
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.state import State, pack
+from fedcohort.core.task import Task
+from fedcohort.data import SplitPlan, federate, load
+from fedcohort.engines import Engine
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.evaluate import score, serving, settle
+from fedcohort.partition import partitioner
+
+ROUNDS = 4
+
+
+def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
+    """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
+    data = load("synthetic", samples=320, classes=4, features=12, spread=0.5)
+    deal = partitioner("dirichlet", clients=clients, alpha=0.5, min_size=8)
+    federation = federate(data, deal, SplitPlan(validation=0.2), seed)
+    given = {"local": Local(lr=0.1, epochs=2, batch=8), "cohort": 4, "seed": seed, **conditions}
+    return Task.of(federation, "mlp", {"widths": [8]}, **given)
+
+
+def play(
+    method: Method, task: Task, rounds: int = ROUNDS, state: State | None = None, engine: Engine | None = None
+) -> tuple[State, list[Report]]:
+    """``rounds`` rounds from ``state`` (or the start), with what happened in each."""
+    task = task.for_method(method)
+    profile = task.profile(method)
+    state = start(method, task, profile) if state is None else state
+    reports = []
+    for _ in range(rounds):
+        state, report = step(method, state, task, profile, engine or LoopEngine(task))
+        reports.append(report)
+    return state, reports
+
+
+def accuracy(method: Method, task: Task, state: State) -> float:
+    """Of all test samples, each answered by the model that serves its client."""
+    task = task.for_method(method)
+    task, engine = present(method, state, task, LoopEngine(task))
+    scores = score(serving(method, settle(method, state, task, engine)), task, engine)
+    return float(scores.correct.sum() / scores.total.sum())
+
+
+def assert_same(ours: State, theirs: State, sentence: str) -> None:
+    """Bit for bit."""
+    a, b = pack(ours), pack(theirs)
+    assert a.keys() == b.keys(), f"{sentence}: {sorted(a.keys() ^ b.keys())} are only in one of them"
+    for key in a:
+        same = a[key].dtype == b[key].dtype and torch.equal(a[key].nan_to_num(), b[key].nan_to_num())
+        assert same, f"{sentence}: '{key}' differs"

@@ -1,0 +1,79 @@
+"""The laws about trouble catch methods that break them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Aggregator, Grouping, Ids, Memory, Round, Selector, Updates
+from fedcohort.testing import laws
+
+
+@dataclass(frozen=True)
+class Restless(Grouping):
+    """Moves its models although nobody answered."""
+
+    name: ClassVar[str] = "restless"
+
+    def remodel(
+        self, memory: Memory, models: Sequence[Weights], updates: Updates, now: Round
+    ) -> Sequence[Weights]:
+        return [model._replace(params=model.params * 0.9) for model in models]
+
+
+@dataclass(frozen=True)
+class Padding(Selector):
+    """Fills its cohort with the client of highest loss, again and again."""
+
+    name: ClassVar[str] = "padding"
+
+    def uses(self) -> frozenset[str]:
+        return frozenset({"losses"})
+
+    def candidates(self, memory: Memory, now: Round) -> Ids | None:
+        return now.members
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        assert losses is not None
+        told = now.members[losses[now.members].isfinite()]
+        return (told if len(told) >= now.cohort else now.members[:1].repeat(now.cohort))[: now.cohort]
+
+
+@dataclass(frozen=True)
+class Crowded(Selector):
+    """Chooses everybody, however few are wanted."""
+
+    name: ClassVar[str] = "crowded"
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        return now.members
+
+
+@dataclass(frozen=True)
+class Impatient(Aggregator):
+    """Has no weight for clients that took fewer steps than the others."""
+
+    name: ClassVar[str] = "impatient"
+
+    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
+        return torch.where(updates.steps == now.profile.local.steps_for(40), 1.0, torch.nan) / len(updates)
+
+
+@pytest.mark.parametrize(
+    ("part", "law", "sentence"),
+    [
+        (Restless(), laws.check_survives_dropout, "moved although nobody answered"),
+        (Restless(), laws.check_survives_stragglers, "moved although nobody answered"),
+        (Impatient(), laws.check_survives_stragglers, "with stragglers is not finite"),
+        (Padding(), laws.check_survives_nonsense, "chose a client twice"),
+        (Crowded(), laws.check_chooses_fairly, "more than 4"),
+    ],
+)
+def test_a_broken_method_is_caught(part, law, sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        law(Method.of(part))

@@ -1,0 +1,62 @@
+"""Every two parts run together, or one sentence names both and says why not."""
+
+import pytest
+
+from fedcohort.compositions import check_composition, compose, pairs, parts, refusal
+from fedcohort.core.method import METHODS, Method, make, roles_of
+from fedcohort.errors import UserError
+
+SELECTORS = [name for name in parts() if roles_of(METHODS.get(name)) == ["selector"]]
+PUBLISHED = [  # what the papers themselves combine
+    *(("fedentopt", other) for other in ("fedprox", "fednova", "scaffold", "fedrs", "fedlc")),
+    *(("fedgwc", other) for other in ("fedavg", "fedavgm", "fedprox")),
+    *(("clust_psi_pfl", other) for other in SELECTORS),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), pairs())
+def test_pair(one, other):
+    sentence = refusal(one, other)
+    if sentence is None:
+        check_composition(compose(one, other))
+        return
+    for name in (one, other):
+        assert name in sentence
+    assert "cannot be combined: " in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(("one", "other"), PUBLISHED)
+def test_what_papers_combine_is_not_refused(one, other):
+    """That it runs is a case of the test above."""
+    assert refusal(one, other) is None
+    assert {(one, other), (other, one)} & set(pairs())
+
+
+def test_a_part_is_never_refused_for_a_role_that_it_does_not_share():
+    for one, other in pairs():
+        shared = set(roles_of(METHODS.get(one))) & set(roles_of(METHODS.get(other)))
+        sentence = refusal(one, other) or ""
+        assert bool(shared) == ("and a method has one" in sentence)
+
+
+@pytest.mark.parametrize("selector", ["fedlecc", "kl", "fedentopt", "haccs", "fedcor"])
+def test_fedsoft_refuses_selectors_that_ignore_whom_a_centre_fits(selector):
+    """FedLECC, for one, would choose the same cohort for every centre: all centres would be equal."""
+    with pytest.raises(UserError, match=f"{selector} and fedsoft cannot be combined: fedsoft wants clients"):
+        Method.parse(f"{selector}+fedsoft")
+
+
+@pytest.mark.parametrize("name", parts())
+def test_where_nothing_is_sent_nothing_can_be_asked(name):
+    part = make(name, {})
+    if roles_of(type(part)) == ["selector"]:
+        refused = refusal(name, "local_only")
+        assert (refused is None) == (not part.uses())
+        assert refused is None or "nothing is sent" in refused
+
+
+def test_the_centralised_reference_takes_no_partner():
+    for name in parts():
+        with pytest.raises(UserError, match="centralised"):
+            Method.parse(f"centralised+{name}")
