@@ -14,19 +14,20 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedcohort.core.expression import parse
 from fedcohort.core.faults import Faults
-from fedcohort.core.method import Method, make
+from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy
 from fedcohort.core.settings import at_least, build, checked
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
 from fedcohort.data.sources import SOURCES
+from fedcohort.entries import read_methods, write_method
 from fedcohort.errors import UserError
 from fedcohort.models import flat_model
 from fedcohort.overrides import override
 from fedcohort.own_code import import_own
 from fedcohort.partition import PARTITIONS, Partitioner
+from fedcohort.presets import under_conditions
 from fedcohort.runner import Evaluation
 
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
@@ -71,14 +72,16 @@ class Experiment:
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
         """From a table as TOML gives it."""
-        top = build(_Top, table, "")
+        top, notes = build(_Top, table, ""), list[str]()
+        if top.conditions:
+            filled, notes = under_conditions(table, top.conditions)
+            top = build(_Top, filled, "")
         for module in top.imports:
             import_own(module, "imports")
-        methods = tuple(_method(entry, number) for number, entry in enumerate(_listed(top.method)))
-        split, notes = dict(top.split), []
+        methods, split = read_methods(top.method), dict(top.split)
         if "validation" not in split and any("validation" in method.uses for method in methods):
             split["validation"] = HELD_OUT
-            who = next(str(m) for m in methods if "validation" in m.uses)
+            who = next(m.title for m in methods if "validation" in m.uses)
             notes.append(
                 f"{who} needs validation data: {HELD_OUT:.0%} of each client's training data is held out, "
                 "for every method"
@@ -93,7 +96,7 @@ class Experiment:
             rounds=top.rounds,
             cohort=checked(top.cohort, int if isinstance(top.cohort, int) else float, "cohort"),
             seeds=_distinct(top.seeds, "seeds"),
-            methods=_distinct(methods, "method"),
+            methods=methods,
             data=_checked_data(data),
             partition=build(PARTITIONS.get(partition.pop("name")), partition, "partition"),
             split=build(SplitPlan, split, "split"),
@@ -119,7 +122,8 @@ class Experiment:
         """What every method of this experiment is given for this seed."""
         federation = self.federation(seed)
         settings = {key: value for key, value in self.model.items() if key != "name"}
-        model = flat_model(self.model["name"], federation.shape, federation.num_classes, settings)
+        shape, classes = federation.shape, federation.num_classes
+        model = flat_model(self.model["name"], shape, classes, settings, federation.vocabulary)
         return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
 
     def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
@@ -143,7 +147,7 @@ class Experiment:
         return {
             **top,
             **{key: _writable(value) for key, value in sections.items()},
-            "method": [{"name": str(entry)} for entry in methods],
+            "method": [write_method(entry) for entry in methods],
         }
 
 
@@ -157,6 +161,7 @@ class _Top:
     cohort: Any = 0.1  # 1 is a client, 1.0 is everybody: not to be converted
     seeds: tuple[int, ...] = (0,)
     imports: tuple[str, ...] = ()
+    conditions: str = ""  # of a paper, for all that the file leaves open
     model: str | dict = "mlp"
     data: dict = field(default_factory=dict)
     partition: dict = field(default_factory=dict)
@@ -199,15 +204,6 @@ def _federation(experiment: Experiment, seed: int) -> Federation:
     return slot[0]
 
 
-def _listed(method: Any) -> list[Any]:
-    entries = [method] if isinstance(method, str) else list(method)
-    if not entries:
-        raise UserError(
-            "method: the list is empty; name at least one, for example [[method]] name = 'fedavg'"
-        )
-    return entries
-
-
 def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
     """At least one, and none twice: each run has its own directory."""
     if not entries:
@@ -216,40 +212,6 @@ def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
         if entry in entries[:position]:
             raise UserError(f"{path}: {entry} is listed twice, list it once")
     return entries
-
-
-def _method(entry: Any, number: int) -> Method:
-    """One [[method]]: a text, a table with a name and hyper-parameters, or a table with a list of parts."""
-    path = f"method.{number}"
-    if isinstance(entry, str):
-        return Method.parse(entry)
-    if not isinstance(entry, Mapping):
-        raise UserError(f"{path}: write a text like 'fedlecc+fedprox' or a table with a name")
-    if "parts" in entry:
-        if list(entry) != ["parts"] or not isinstance(entry["parts"], list) or not entry["parts"]:
-            raise UserError(f"{path}.parts: write nothing but a list, like parts = ['fedlecc', 'fedprox']")
-        return Method.of(*(_part(part, f"{path}.parts.{i}") for i, part in enumerate(entry["parts"])))
-    if "name" not in entry:
-        raise UserError(f"{path}.name: missing, for example name = 'fedlecc'")
-    named = parse(checked(entry["name"], str, f"{path}.name"))
-    rest = {key: value for key, value in entry.items() if key != "name"}
-    if rest and len(named) > 1:
-        raise UserError(
-            f"{path}: settings of a combination go in its name, like 'fedlecc+fedprox(mu=0.1)', "
-            "or in a list of parts"
-        )
-    return Method.of(*(make(name, {**values, **rest}, f"method.{name}") for name, values in named))
-
-
-def _part(entry: Any, path: str) -> Any:
-    if isinstance(entry, str):
-        entry = {"name": entry}
-    if not isinstance(entry, Mapping) or "name" not in entry:
-        raise UserError(f"{path}: each part is a table with a name")
-    (name, values), *others = parse(checked(entry["name"], str, f"{path}.name"))
-    if others:
-        raise UserError(f"{path}: '{entry['name']}' is several parts, list each of its own")
-    return make(name, {**values, **{key: value for key, value in entry.items() if key != "name"}}, path)
 
 
 def _checked_data(data: dict[str, Any]) -> dict[str, Any]:

@@ -35,9 +35,13 @@ def _child(here: Any, key: str, change: str) -> Any:
 
 
 def _position(here: list[Any], key: str, change: str) -> int:
-    names = [entry.get("name") if isinstance(entry, Mapping) else entry for entry in here]
+    names = [_name(entry) if isinstance(entry, Mapping) else entry for entry in here]
     if key in names:
         return names.index(key)
     if not key.isdigit() or int(key) >= len(here):
         raise UserError(f"--set {change}: '{key}' is no name here and no position from 0 to {len(here) - 1}")
     return int(key)
+
+
+def _name(entry: Mapping[str, Any]) -> Any:
+    return entry.get("name", entry.get("preset"))
