@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import click
 import typer
 
+from fedcohort.cli_clients import assign, drift
+from fedcohort.cli_options import AsJson, Client, Label, Out, Quiet
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,12 +29,6 @@ app = typer.Typer(
 )
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 app.add_typer(new_app, name="new")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Out = Annotated[
-    Path, typer.Option("--out", "-o", help="Where run directories go; nothing there is overwritten.")
-]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -110,14 +106,17 @@ def diagnose(
         str,
         typer.Argument(help="A table (CSV, Parquet), an experiment file (TOML) or a data source by name."),
     ],
-    client: Annotated[str | None, typer.Option(help="The column that names the client.")] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
-    ] = None,
+    client: Client = None,
+    label: Label = None,
     partition: Annotated[
         str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
     ] = None,
     seed: Annotated[int, typer.Option(help="For partitions and clustering.")] = 0,
+    features: Annotated[
+        bool,
+        typer.Option("--features", help="Compare the clients' attributes and sizes too (reads the samples)."),
+    ] = False,
+    bins: Annotated[int, typer.Option(min=2, help="Quantile bins of an attribute, for --features.")] = 4,
     all_clients: Annotated[
         bool, typer.Option("--all", help="List every client, not only the most unusual.")
     ] = False,
@@ -132,24 +131,42 @@ def diagnose(
 
     [bold]A partition[/bold]: fedcohort diagnose experiment.toml, or
     fedcohort diagnose digits --partition "dirichlet(clients=30, alpha=0.1)"
+
+    [bold]Attributes and sizes[/bold] too, where samples are at hand:
+    fedcohort diagnose patients.csv --client hospital --label outcome --features
     """
     from fedcohort.diagnosis import diagnose as diagnose_counts
     from fedcohort.diagnosis import read_counts
 
+    federation = None
     if partition is not None or source.endswith(".toml"):
         federation = _dealt(source, partition, seed)
+    elif features:
+        federation = _table_federation(source, client, label)
+    if federation is not None:
         names = federation.clients, federation.classes
         diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed)
     else:
         counts = read_counts(source, client, label)
         diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)
-    if as_json:
-        print(json.dumps(diagnosis.to_dict()))
-    else:
-        from fedcohort.diagnosis.show import show
-        from fedcohort.show import results
+    skew = None
+    if features and federation is not None:
+        from fedcohort.diagnosis.features import diagnose_features
 
-        show(diagnosis, results, all_clients)
+        skew = diagnose_features(federation, bins)
+    if as_json:
+        print(json.dumps({**diagnosis.to_dict(), **({"features": skew.to_dict()} if skew else {})}))
+        return
+    from fedcohort.diagnosis.show import show, show_features
+    from fedcohort.show import results
+
+    show(diagnosis, results, all_clients)
+    if skew is not None:
+        show_features(skew, results, all_clients)
+
+
+app.command()(assign)
+app.command()(drift)
 
 
 @app.command()
@@ -176,9 +193,22 @@ def bench(
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method in full.")] = None, as_json: AsJson = False
+    name: Annotated[str | None, typer.Argument(help="One method in full; or a preset, or a paper.")] = None,
+    presets: Annotated[
+        bool, typer.Option("--presets", help="Methods as papers compare them, with the papers' values.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the methods: what each is for, its parameters, what it needs to know and what it sends."""
+    """List the methods: what each is for, its parameters, what it needs to know and what it sends.
+
+    [bold]As papers compare them[/bold]: fedcohort methods --presets, of one paper:
+    fedcohort methods --presets fedlecc
+
+    [bold]In an experiment file[/bold]: method = ["fedlecc/haccs", "clust-psi-pfl/fedyogi"]
+    """
+    if presets or (name and "/" in name):
+        _list_presets(name, as_json)
+        return
     from fedcohort.catalogue import catalogue, describe
 
     if as_json:
@@ -192,6 +222,7 @@ def methods(
             "Combine one of each role: fedlecc+fedprox(mu=0.01)+fedavgm+clust_psi_pfl", markup=False
         )
         results.print("One in full: fedcohort methods scaffold", markup=False)
+        results.print("With the values of papers' comparisons: fedcohort methods --presets", markup=False)
 
 
 @new_app.command("method")
@@ -206,6 +237,19 @@ def new_method(
     for path in write_method(name, role, directory):
         print(path)
     print(f'Try it: put imports = ["{name}"] and [[method]] name = "{name}" into an experiment file.')
+
+
+def _list_presets(of: str | None, as_json: bool) -> None:
+    from fedcohort.presets import listing
+
+    listed = listing(of)
+    if as_json:
+        print(json.dumps(listed))
+        return
+    from fedcohort.presets.show import preset_tables
+    from fedcohort.show import results
+
+    results.print(preset_tables(listed))
 
 
 def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
@@ -223,6 +267,20 @@ def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
     if more_data or more_protocols:
         raise UserError("give one data source and one --partition: they cannot be added")
     return federate(load(data, **options), partitioner(protocol, **parameters), seed=seed)
+
+
+def _table_federation(path: str, client: str | None, label: str | None) -> "Federation":
+    """A table of samples with all its columns, dealt to the clients it names."""
+    if client is None or label is None:
+        raise UserError(
+            "--features needs samples, not counts: name their columns with --client and --label, "
+            "or give an experiment file"
+        )
+    from fedcohort.data import SplitPlan, federate, load
+    from fedcohort.partition import partitioner
+
+    data = load("table", path=path, client=client, label=label, missing="mean")
+    return federate(data, partitioner("natural"), SplitPlan(test=0))
 
 
 def _seeds(text: str) -> list[int]:

@@ -58,9 +58,15 @@ def pooled(counts: ArrayLike) -> Array:
 
 
 def psi_terms(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, pseudo_count: float = PSEUDO_COUNT
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """The K x C terms (P_c - p_ic) ln(P_c / p_ic) of the population stability index; none is negative.
+
+    P is the pool of ``reference``, another table of counts; by default of these clients themselves.
 
     The logarithm needs a value for classes a client lacks. ``"eps"`` adds ``eps`` to both probabilities and
     does not renormalise, like the code of the authors of Clust-PSI-PFL (arXiv 2512.20363); a missing class
@@ -68,28 +74,39 @@ def psi_terms(
     penalty grows with the evidence for absence. A class no client holds contributes nothing either way.
     """
     table = counts_array(counts)
-    share, pool = _smoothed(table, smoothing, eps, pseudo_count)
+    base = table if reference is None else counts_array(reference)
+    seen = table.any(axis=0) | base.any(axis=0)
+    share, pool = _smoothed(table, base, int(seen.sum()), smoothing, eps, pseudo_count)
     terms = (pool - share) * np.log(pool / share)
-    terms[:, ~table.any(axis=0)] = 0.0
+    terms[:, ~seen] = 0.0
     terms[~table.any(axis=1)] = np.nan
     return terms
 
 
 def psi_signed_terms(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, pseudo_count: float = PSEUDO_COUNT
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """:func:`psi_terms`, negative where the client holds less of a class than the federation does.
 
     The plain terms forget the direction: at P = 1/3, holding 0.9 or 0.05 of a class gives 0.563 or 0.538.
     """
-    return psi_terms(counts, smoothing, eps, pseudo_count) * np.sign(proportions(counts) - pooled(counts))
+    pool = pooled(counts if reference is None else reference)
+    return psi_terms(counts, smoothing, eps, pseudo_count, reference) * np.sign(proportions(counts) - pool)
 
 
 def psi(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, pseudo_count: float = PSEUDO_COUNT
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """Population stability index of each client against the pool (Jeffreys divergence)."""
-    return psi_terms(counts, smoothing, eps, pseudo_count).sum(axis=1)
+    return psi_terms(counts, smoothing, eps, pseudo_count, reference).sum(axis=1)
 
 
 def wpsi(
@@ -101,14 +118,15 @@ def wpsi(
     return float(size @ psi(table, smoothing, eps, pseudo_count) / size.sum()) if size.size else float("nan")
 
 
-def _smoothed(table: Array, smoothing: str, eps: float, pseudo_count: float) -> tuple[Array, Array]:
+def _smoothed(
+    table: Array, base: Array, seen: int, smoothing: str, eps: float, pseudo_count: float
+) -> tuple[Array, Array]:
+    """Shares of each client and of the pool; a class nobody holds must not take mass from the ``seen``."""
     if smoothing == "eps":
-        return proportions(table) + eps, pooled(table) + eps
+        return proportions(table) + eps, pooled(base) + eps
     if smoothing == "laplace":
-        seen = int(table.any(axis=0).sum())  # a class nobody holds must not take mass from the others
-        size = table.sum(axis=1, keepdims=True)
-        share = (table + pseudo_count) / (size + pseudo_count * seen)
-        return share, (table.sum(axis=0) + pseudo_count) / (size.sum() + pseudo_count * seen)
+        share = (table + pseudo_count) / (table.sum(axis=1, keepdims=True) + pseudo_count * seen)
+        return share, (base.sum(axis=0) + pseudo_count) / (base.sum() + pseudo_count * seen)
     raise UserError(f"unknown smoothing '{smoothing}'{nearest(smoothing, get_args(Smoothing))}")
 
 
@@ -139,9 +157,10 @@ def hellinger_matrix(p: ArrayLike) -> Array:
     return squareform(pdist(np.sqrt(np.asarray(p, dtype=np.float64) / 2)))
 
 
-def hellinger_to_pool(counts: ArrayLike) -> Array:
-    """Hellinger distance of each client to the pooled distribution."""
-    return np.sqrt(((np.sqrt(proportions(counts)) - np.sqrt(pooled(counts))) ** 2).sum(axis=1) / 2)
+def hellinger_to_pool(counts: ArrayLike, reference: ArrayLike | None = None) -> Array:
+    """Hellinger distance of each client to the pool of all, or of the clients in ``reference``."""
+    pool = pooled(counts if reference is None else reference)
+    return np.sqrt(((np.sqrt(proportions(counts)) - np.sqrt(pool)) ** 2).sum(axis=1) / 2)
 
 
 def jensen_shannon(counts: ArrayLike) -> float:

@@ -59,16 +59,17 @@ def psi_features(
     eps: float = EPS,
     pseudo_count: float = PSEUDO_COUNT,
     signed: bool = False,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """Clust-PSI-PFL's features before scaling: PSI and its C terms, K x (C+1).
 
     ``signed`` gives each term the direction of the deviation, which the paper's features lose.
     """
-    terms = psi_terms(counts, smoothing, eps, pseudo_count)
+    terms = psi_terms(counts, smoothing, eps, pseudo_count, reference)
     total = terms.sum(axis=1)
-    return np.column_stack(
-        [total, psi_signed_terms(counts, smoothing, eps, pseudo_count) if signed else terms]
-    )
+    if signed:
+        terms = psi_signed_terms(counts, smoothing, eps, pseudo_count, reference)
+    return np.column_stack([total, terms])
 
 
 def standardise(features: ArrayLike) -> Standardised:
@@ -77,6 +78,12 @@ def standardise(features: ArrayLike) -> Standardised:
     mean, sd = table.mean(axis=0), table.std(axis=0)
     sd = np.where(sd > 1e-12 * np.maximum(np.abs(mean), 1e-300), sd, 1.0)  # rounding noise is not a deviation
     return Standardised((table - mean) / sd, mean, sd)
+
+
+def side_by_side(*kinds: ArrayLike) -> Array:
+    """Standardised features of several kinds; a kind weighs the same however many columns it has."""
+    scaled = [standardise(kind).features for kind in kinds]
+    return scaled[0] if len(scaled) == 1 else np.hstack([part / np.sqrt(part.shape[1]) for part in scaled])
 
 
 def suggest_groups(

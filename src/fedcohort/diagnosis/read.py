@@ -30,13 +30,57 @@ class Counts(NamedTuple):
     class_names: list[str]
 
 
-def read_counts(path: str | Path, client: str | None = None, label: str | None = None) -> Counts:
+def read_counts(
+    path: str | Path, client: str | None = None, label: str | None = None, single: bool = False
+) -> Counts:
     """Label counts from ``path``; with ``label`` (a column) a long table is counted, else a wide one is read.
 
     ``client`` names the column of client ids. Without it a column called client, client_id or id is taken; a
-    wide table may also do without ids, and its clients are then numbered from 0.
+    wide table may also do without ids, and its clients are then numbered from 0. ``single`` admits one
+    client, and takes a long table without ids for its samples.
     """
     path = Path(path)
+    columns, client = _known_columns(path, client, label)
+    if label is None:
+        counts = _wide(_table(path, columns), client)
+    elif client is None and single:
+        import polars as pl
+
+        alone = pl.lit(path.name.partition(".")[0]).alias("")
+        counts = _long(_table(path, [label]).with_columns(alone), "", label)
+    elif client is None:
+        raise UserError(f"{path.name}: say which column holds the client of each row with --client")
+    elif client == label:
+        raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
+    else:
+        counts = _long(_table(path, [client, label]), client, label)
+    return _sensible(counts, path, 1 if single else 2)
+
+
+def read_numbers(
+    path: str | Path, client: str | None = None
+) -> tuple[NDArray[np.float64], list[str], list[str]]:
+    """Any numbers, a row per client: the table, the clients' names and the names of the other columns."""
+    import polars as pl
+
+    path = Path(path)
+    columns, client = _known_columns(path, client, None)
+    table = _table(path, columns)
+    names = (
+        [str(row) for row in range(table.height)] if client is None else _client_names(table[client], client)
+    )
+    titles = [column for column in columns if column != client]
+    numbers = table.select(pl.col(titles).cast(pl.Float64, strict=False).fill_null(np.nan)).to_numpy()
+    bad = np.argwhere(~np.isfinite(numbers))
+    if bad.size:
+        row, column = bad[0].tolist()
+        cell = table[titles[column]][row]
+        raise UserError(f"client '{names[row]}', column '{titles[column]}': {cell!r} is not a finite number")
+    return numbers, names, titles
+
+
+def _known_columns(path: Path, client: str | None, label: str | None) -> tuple[list[str], str | None]:
+    """The columns of a file, and which of them names the client."""
     columns = _columns(path)
     for column in (client, label):
         if column is not None and column not in columns:
@@ -44,17 +88,9 @@ def read_counts(path: str | Path, client: str | None = None, label: str | None =
     if client is None:
         index = "" if columns[0] == "" else None  # pandas writes its index as a first column without a name
         client = next((name for name in CLIENT_COLUMNS if name in columns), index)
-    if label is None:
-        if "" in columns and client != "":
-            raise UserError(f"{path.name}: column {columns.index('') + 1} has no name: name it or delete it")
-        counts = _wide(_table(path, columns), client)
-    elif client is None:
-        raise UserError(f"{path.name}: say which column holds the client of each row with --client")
-    elif client == label:
-        raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
-    else:
-        counts = _long(_table(path, [client, label]), client, label)
-    return _sensible(counts, path)
+    if label is None and "" in columns and client != "":
+        raise UserError(f"{path.name}: column {columns.index('') + 1} has no name: name it or delete it")
+    return columns, client
 
 
 def _columns(path: Path) -> list[str]:
@@ -175,12 +211,12 @@ def _class_order(name: str) -> tuple[bool, float, str]:
         return True, 0.0, name
 
 
-def _sensible(counts: Counts, path: Path) -> Counts:
+def _sensible(counts: Counts, path: Path, fewest: int) -> Counts:
     clients, classes = counts.matrix.shape
-    if classes < 2:
+    if classes < fewest:
         hint = "name every class in a column of its own, separated by commas"
         raise UserError(f"{path.name} has {classes or 'no'} class{'' if classes == 1 else 'es'}: {hint}")
-    if clients < 2:
+    if clients < fewest:
         raise UserError(f"{path.name} has one client: a diagnosis compares at least two")
     return counts
 

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from fedcohort.diagnosis.distances import Array
+from fedcohort.diagnosis.features import FeatureSkew, most
 from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.diagnosis.report import Diagnosis
 
@@ -23,6 +24,14 @@ def show(diagnosis: Diagnosis, console: Console | None = None, all_clients: bool
     """Prints a diagnosis; of the clients the 15 that deviate most, or all with ``all_clients``."""
     console = console or Console()
     console.print(render(diagnosis, all_clients), width=min(console.width, WIDTH))
+
+
+def show_features(skew: FeatureSkew, console: Console | None = None, everything: bool = False) -> None:
+    """Prints the attributes and clients that differ most, or all with ``everything``."""
+    console = console or Console()
+    limit = len(skew.features) + len(skew.client_names) if everything else CLIENTS
+    for table in (_features(skew, limit), _clients_by_features(skew, limit)):
+        console.print("", table, width=min(console.width, WIDTH), sep="\n")
 
 
 def render(diagnosis: Diagnosis, all_clients: bool = False) -> RenderableType:
@@ -133,6 +142,41 @@ def _groups(diagnosis: Diagnosis, suggestion: Suggestion) -> Table:
         names = ", ".join(diagnosis.client_names[member] for member in members[:20])
         row = (str(group), f"{len(members):,}", f"{total.sum():,.0f}", _largest(diagnosis, total))
         table.add_row(*row, escape(_short(names, 36)))
+    return table
+
+
+def _features(skew: FeatureSkew, limit: int) -> Table:
+    shown, left = most(skew.wpsi, limit), max(len(skew.features) - limit, 0)
+    caption = "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift"
+    title = "Attributes, most different between clients first"
+    columns = ("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI")
+    table = _table(title, *columns, caption=f"and {left:,} more; {caption}" if left else caption)
+    for feature in shown:
+        (client,) = most(skew.psi[:, feature], 1)
+        name = escape(_short(skew.client_names[client], 24))
+        numbers = (_number(value) for value in (skew.wpsi[feature], skew.chance[feature]))
+        table.add_row(
+            escape(_short(skew.features[feature], 24)), *numbers, name, _number(skew.psi[client, feature])
+        )
+    return table
+
+
+def _clients_by_features(skew: FeatureSkew, limit: int) -> Table:
+    mean = skew.psi.mean(axis=1)
+    shown, left = most(mean, limit), max(len(mean) - limit, 0)
+    caption = f"PSI of the clients' shares of all samples against even ones: {np.nansum(skew.quantity):.3f}"
+    title = "Clients, most different attributes first"
+    columns = ("client", ">mean PSI", "attribute that differs most", ">PSI", ">quantity term")
+    table = _table(title, *columns, caption=f"and {left:,} more; {caption}" if left else caption)
+    for client in shown:
+        (feature,) = most(skew.psi[client], 1)
+        table.add_row(
+            escape(_short(skew.client_names[client], 24)),
+            _number(mean[client]),
+            escape(_short(skew.features[feature], 24)),
+            _number(skew.psi[client, feature]),
+            _number(skew.quantity[client]),
+        )
     return table
 
 

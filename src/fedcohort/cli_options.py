@@ -1,0 +1,16 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Where run directories go; nothing there is overwritten.")
+]
+Client = Annotated[str | None, typer.Option(help="The column that names the client.")]
+Label = Annotated[
+    str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
+]
