@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test lint bench bench-peers clean
+.PHONY: install demo test lint bench bench-peers crosscheck clean
 
 install: $(READY)
 
@@ -30,6 +30,9 @@ bench: $(READY)
 
 bench-peers: $(READY)
 	@$(BIN)/python -m benchmarks.run_peers --engine pool $(ARGS)
+
+crosscheck: $(READY)
+	@$(BIN)/python -m crosschecks.run
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -58,12 +58,13 @@ def environment(peer: str) -> Path:
     return HERE / ".venvs" / peer
 
 
-def install(peer: str) -> None:
-    """Makes the peer's environment from its pinned requirements, unless it is there and up to date.
+def install(peer: str, folder: Path = HERE / "peers") -> None:
+    """Makes the peer's environment from its pinned requirements in ``folder``, unless it is there and up to
+    date.
 
     pip, not uv: some machines offer the CPU build of PyTorch as a file that only pip is told about.
     """
-    plain, alone = (HERE / "peers" / f"requirements-{peer}{end}.txt" for end in ("", "-no-deps"))
+    plain, alone = (folder / f"requirements-{peer}{end}.txt" for end in ("", "-no-deps"))
     files = [file for file in (plain, alone) if file.exists()]
     wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     ready = environment(peer) / ".ready"
