@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedcohort.errors import UserError
     from fedcohort.experiment import Experiment
     from fedcohort.partition import partitioner
+    from fedcohort.presets import preset
     from fedcohort.runner import Evaluation, Result, run
 
 _HOMES = {
@@ -39,6 +40,7 @@ _HOMES = {
     "fedcohort.errors": ["UserError"],
     "fedcohort.experiment": ["Experiment"],
     "fedcohort.partition": ["partitioner"],
+    "fedcohort.presets": ["preset"],
     "fedcohort.runner": ["Evaluation", "Result", "run"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -46,7 +48,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Aggregator", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation", "Grouping",
     "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "SplitPlan", "Task",
-    "UserError", "diagnose", "federate", "load", "partitioner", "read_counts", "register", "run",
+    "UserError", "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register",
+    "run",
 ]  # fmt: skip
 
 

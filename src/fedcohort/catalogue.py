@@ -2,28 +2,29 @@
 
 import ast
 import inspect
+import re
 import sys
+import textwrap
 from typing import Any
 
 from fedcohort.core.method import DEFAULTS, METHODS, roles_of
 from fedcohort.core.parts import USES
 from fedcohort.core.settings import settings_of
 
+SECTIONS = {"Equation:": "equation", "Where we differ:": "differences"}  # of a method file's docstring
+
 
 def describe(name: str) -> dict[str, Any]:
     """Everything about one method, ready for JSON."""
     cls = METHODS.get(name)
     part = cls()
-    story = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    paper, _, remarks = story.partition("\n\n")
     return {
         "name": name,
         "roles": roles_of(cls),
         "reference": part.pooled or part.silent,
         "default_for": [role for role, default in DEFAULTS.items() if default == name],
         "title": " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split()),
-        "paper": " ".join(paper.split()),
-        "remarks": " ".join(remarks.split()),
+        **read_story(inspect.getdoc(sys.modules[cls.__module__]) or ""),
         "parameters": [
             {**setting._asdict(), "about": remarks_on(cls).get(setting.name, "")}
             for setting in settings_of(cls)
@@ -32,6 +33,25 @@ def describe(name: str) -> dict[str, Any]:
         "sends": sends(name),
         "file": inspect.getsourcefile(cls),
     }
+
+
+def read_story(text: str) -> dict[str, str]:
+    """What a method's file opens with: its paper, remarks, equation, and where it differs from the paper."""
+    lines: dict[str, list[str]] = {part: [] for part in ("paper", "remarks", *SECTIONS.values())}
+    part = "paper"
+    for line in text.splitlines():
+        if line in SECTIONS:
+            part = SECTIONS[line]
+        else:
+            lines[part].append(line)
+            part = "remarks" if part == "paper" and not line else part
+    story = {part: textwrap.dedent("\n".join(own)).strip("\n") for part, own in lines.items()}
+    return {part: own if part == "equation" else _flow(own) for part, own in story.items()}
+
+
+def _flow(text: str) -> str:
+    """Prose without its line breaks, except between paragraphs and before the items of a list."""
+    return re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", text)
 
 
 def remarks_on(cls: type) -> dict[str, str]:

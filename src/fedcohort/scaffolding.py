@@ -8,7 +8,14 @@ from fedcohort.core.parts import ROLES
 from fedcohort.core.settings import nearest
 from fedcohort.errors import UserError
 
-HEAD = '''"""{title}: authors, "title of the paper", venue. URL"""
+HEAD = '''"""{title}: authors, "title of the paper", venue. URL
+
+Equation:
+    what the paper prints, in its letters or in those of docs/methods/index.md
+
+Where we differ:
+    Nothing known.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,0 +1,211 @@
+"""Writes docs/methods/ and docs/compositions.md: what a page says is said in the method's file.
+
+.venv/bin/python scripts/update_docs.py
+
+The test suite compares the committed pages with what this script would write.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from fedcohort import yardstick
+from fedcohort.catalogue import describe
+from fedcohort.compositions import parts, refusal
+from fedcohort.core.method import METHODS
+from fedcohort.core.parts import ROLES
+from fedcohort.yardstick import traffic
+
+REPOSITORY = Path(__file__).parents[1]
+DOCS = REPOSITORY / "docs"
+SOURCE = REPOSITORY / "src/fedcohort/methods"
+NAMES = [name for name in METHODS.names() if (SOURCE / f"{name}.py").exists()]
+
+LETTERS = """\
+| letter | meaning |
+|---|---|
+| x, x_k, x_g | the model that is sent; client k's after local training; that of group g |
+| delta_k | x_k - x, what client k's training changed |
+| F_k(x), l_ks | mean loss of x on client k's training data; loss of its local step s |
+| n_k, n_kc, l_k | client k's samples; those of class c; all its label counts |
+| p_k | n_k / the sum of n over the clients that answered |
+| K, C, m | clients of the group, classes, clients asked in a round |
+| S | the clients that answered |
+| lr, T_k, r_k | local learning rate, local steps, reach: how far a constant gradient of 1 would move x |
+"""
+
+
+def main() -> None:
+    for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for path in stale():
+        path.unlink()
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file with its text."""
+    entries = {name: describe(name) for name in NAMES}
+    texts = {f"methods/{name}.md": method_page(entry) for name, entry in entries.items()}
+    texts["methods/index.md"] = overview(list(entries.values()))
+    texts["compositions.md"] = composition_page(entries)
+    return {DOCS / path: text for path, text in texts.items()}
+
+
+def stale() -> list[Path]:
+    """Pages of methods that are no more."""
+    return [path for path in (DOCS / "methods").glob("*.md") if path.stem not in {*NAMES, "index"}]
+
+
+def method_page(entry: dict[str, Any]) -> str:
+    name = entry["name"]
+    roles = ", ".join(entry["roles"]) + (" (the default)" if entry["default_for"] else "")
+    sections = [
+        generated(f"src/fedcohort/methods/{name}.py"),
+        f"# {name}",
+        entry["title"],
+        f"- **Role:** {roles}\n- **Paper:** {linked(entry['paper'])}\n"
+        f"- **File:** [src/fedcohort/methods/{name}.py](../../src/fedcohort/methods/{name}.py)",
+        entry["remarks"] and f"## Behaviour\n\n{linked(entry['remarks'])}",
+        f"## Equation\n\n```text\n{entry['equation']}\n```\n\n[What the letters mean](index.md#letters)",
+        f"## Parameters\n\n{parameter_table(entry)}",
+        f"## What it asks of clients\n\n{asks(entry)}",
+        f"## Where we differ from the paper\n\n{entry['differences']}",
+        "[All methods](index.md) · [What it composes with](../compositions.md)",
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def parameter_table(entry: dict[str, Any]) -> str:
+    if not entry["parameters"]:
+        return "None."
+    rows = [
+        (f"`{p['name']}`", f"{p['type']} {p['range']}".strip(), f"`{p['default']!r}`", p["about"])
+        for p in entry["parameters"]
+    ]
+    return table(("parameter", "takes", "default", "meaning"), rows)
+
+
+def asks(entry: dict[str, Any]) -> str:
+    """What clients tell, and the bytes of it."""
+    needs = "\n".join(f"- `{use}`: {meaning}" for use, meaning in entry["needs"].items())
+    bytes_ = table(
+        ("megabytes", "before training, up", "a round, up", "a round, down"),
+        [
+            (f"`{name}`", *(megabytes(count) for count in traffic(name)))
+            for name in dict.fromkeys([entry["name"], "fedavg"])
+        ],
+    )
+    sections = [
+        needs or "Nothing but its number of samples.",
+        f"What travels: {entry['sends']}.",
+        bytes_,
+        yardstick.ABOUT,
+    ]
+    return "\n\n".join(sections)
+
+
+def overview(entries: Sequence[dict[str, Any]]) -> str:
+    sections = [generated("src/fedcohort/methods/"), "# Methods", INTRODUCTION]
+    for role in (*ROLES, "reference"):
+        own = [entry for entry in entries if first_role(entry) == role]
+        rows = [
+            (
+                f"[{entry['name']}]({entry['name']}.md)" + (" (default)" if entry["default_for"] else ""),
+                entry["title"],
+                linked(entry["paper"]) if role != "reference" else "",
+                ", ".join(entry["roles"][role != "reference" :]),
+                against_fedavg(entry["name"]),
+            )
+            for entry in own
+        ]
+        columns = ("method", "what it does", "paper", "also", "up / down")
+        sections.append(f"## {HEADINGS[role]}\n\n{table(columns, rows)}")
+    return "\n\n".join([*sections, f"## Letters\n\n{LETTERS}"])
+
+
+INTRODUCTION = """\
+A method is one part for each of four roles, and [any two parts compose](../compositions.md) unless they claim
+the same role or the table there says why not. *also*: further roles that a part claims. *up / down*: bytes of
+a round, as a multiple of FedAvg's, measured as each page says. `fedcohort methods NAME` shows a page in the
+terminal."""
+HEADINGS = {
+    "selector": "Selectors: who trains",
+    "objective": "Objectives: what a client minimises",
+    "aggregator": "Aggregators: how updates become the next model",
+    "grouping": "Groupings: which model serves whom",
+    "reference": "Reference lines",
+}
+
+
+def composition_page(entries: dict[str, dict[str, Any]]) -> str:
+    reasons: dict[str, int] = {}
+    tables = []
+    for one, other in combinations(ROLES, 2):
+        rows, columns = (
+            [name for name, entry in entries.items() if entry["roles"][0] == role and name in parts()]
+            for role in (one, other)
+        )
+        if len(rows) < len(columns):
+            rows, columns = columns, rows
+        heads = ["", *(f"[{column}](methods/{column}.md)" for column in columns)]
+        cells = [
+            [f"[{row}](methods/{row}.md)", *(verdict(row, column, reasons) for column in columns)]
+            for row in rows
+        ]
+        tables.append(f"## {one} × {other}\n\n{table(heads, cells)}")
+    notes = "\n".join(f"{number}. {reason}." for reason, number in reasons.items())
+    head = generated("src/fedcohort/compositions.py")
+    return "\n\n".join([head, COMPOSITIONS, *tables, f"## Why not\n\n{notes}\n"])
+
+
+COMPOSITIONS = """\
+# What composes with what
+
+✓ runs: three rounds on both engines, with finite weights, counted bytes and nobody chosen for a group that is
+not theirs. The test suite tries every pair. A number is refused, with the sentence under [Why not](#why-not).
+Two parts that claim the same role never compose, since a method has one of each; a part that claims several
+stands in the tables of the first. `centralised` is a whole and takes no partner."""
+
+
+def verdict(one: str, other: str, reasons: dict[str, int]) -> str:
+    """A tick, or the number of the sentence; that of two parts with one role is the same for all pairs."""
+    sentence = refusal(one, other)
+    if sentence is None:
+        return "✓"
+    if sentence.endswith("and a method has one"):
+        sentence = f"These two {sentence[sentence.index('cannot') :]}"
+    return str(reasons.setdefault(sentence, len(reasons) + 1))
+
+
+def first_role(entry: dict[str, Any]) -> str:
+    return "reference" if entry["reference"] else str(entry["roles"][0])
+
+
+def against_fedavg(name: str) -> str:
+    """How many times FedAvg's bytes go up and down in a round."""
+    ours, theirs = traffic(name), traffic("fedavg")
+    return f"{ours.up / theirs.up:.3g} / {ours.down / theirs.down:.3g}"
+
+
+def megabytes(count: float) -> str:
+    return f"{count / 1e6:.3f}" if count else "0"
+
+
+def linked(text: str) -> str:
+    return re.sub(r"https?://\S+", lambda url: f"<{url[0]}>", text)
+
+
+def generated(source: str) -> str:
+    return f"<!-- Written by scripts/update_docs.py; change {source} instead. -->"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
