@@ -67,7 +67,9 @@ class Benchmark:
             "jobs": {job.name: self.rounds(job) for job in self.jobs},
             "gemm": [],  # one entry per pass and job
             "passes": [],  # one entry per pass, job and engine
+            "profile": [],  # one entry per job: where fedcohort's time goes on one worker
             "accuracy": {},  # job: {engine: after the last round}
+            "command_s": {},  # job: {engine: seconds of the whole job, from starting Python to the end}
             "shuffled": {},  # job: accuracies of the plain loop with other orders of the examples
             "failures": [],  # engine and reason
         }
@@ -79,6 +81,8 @@ class Benchmark:
             for job in self.jobs:
                 self.measure(number, job, folders[job.name])
         for job in self.jobs:
+            options = ["--folder", str(folders[job.name]), "--rounds", str(self.rounds(job)["timed"])]
+            self.results["profile"].append(call([sys.executable, "-m", "benchmarks.time_spent", *options]))
             self.check_accuracy(job, folders[job.name])
 
     def install(self) -> None:
@@ -110,8 +114,11 @@ class Benchmark:
         """Every engine runs the job to its end, and the plain loop also in other orders of the examples."""
         last = self.rounds(job)["accuracy"]
         found = self.results["accuracy"].setdefault(job.name, {})
+        seconds = self.results["command_s"].setdefault(job.name, {})
         for runner in self.runners:
+            since = time.perf_counter()
             if result := self.attempt(runner, folder, last - 1, f"accuracy, job {job.name}"):
+                seconds[runner.name] = round(time.perf_counter() - since, 2)
                 found[runner.name] = result["accuracy"]
                 self.save()
         spread = self.results["shuffled"].setdefault(job.name, [])

@@ -9,6 +9,11 @@ from typing import Any
 REFERENCE = "bare"
 OWN_ORDER = ("fedcohort", "fedjax")  # engines that shuffle for themselves
 SAME_ORDER = 0.02  # of accuracy: sums in another order round differently, and momentum makes that grow
+TARGETS = {  # how many times as fast as each peer fedcohort wants to be, and its share of the limit
+    "A": ({"pfl": 4, "flower": 5, "fedjax": 2, "bare": 4}, 0.7),
+    "B": ({"pfl": 2, "flower": 2, "fedjax": 4, "bare": 1.9}, None),
+    "C": ({"pfl": 8, "flower": 40, "fedjax": 6, "bare": 7}, 0.6),
+}
 LEAST = 0.01  # allowed to the others even where the order of examples hardly matters
 Results = dict[str, Any]
 
@@ -87,11 +92,13 @@ def _job(results: Results, job: str) -> list[str]:
     accuracy = results["accuracy"].get(job, {})
     speed = {run["engine"]: median(_ms(r) for r in runs if r["engine"] == run["engine"]) for run in runs}
     rows = [_row(name, runs, accuracy) for name in sorted(speed, key=lambda name: speed[name])]
+    command = results.get("command_s", {}).get(job, {})
     rows += [[name, *["not timed"] * 6, f"{accuracy[name]:.4f}"] for name in accuracy if name not in speed]
+    rows = [[*row, f"{command[name]:.1f}" if (name := row[0].strip("*")) in command else ""] for row in rows]
     shape, passes = results["jobs"][job], len({entry["pass"] for entry in runs})
     titles = [
         "engine", "ms a round", "its time / fedcohort's", "samples/s", "CPU ms a round", "memory MB",
-        "start-up s", f"accuracy after {shape['accuracy']} rounds",
+        "start-up s", f"accuracy after {shape['accuracy']} rounds", "whole command s",
     ]  # fmt: skip
     return [
         f"## Job {job}\n",
@@ -99,7 +106,39 @@ def _job(results: Results, job: str) -> list[str]:
         f"{_accuracy_rule(results, job)}\n",
         *_table(titles, rows),
         "",
+        *_targets(results, job),
+        *_profile(results, job),
     ]
+
+
+def _targets(results: Results, job: str) -> list[str]:
+    """What we want, what we have, and how much of the machine the wish would take."""
+    wanted, share = TARGETS[job]
+    runs = [entry for entry in results["passes"] if entry["job"] == job]
+    ours = {run["pass"]: _ms(run) for run in runs if run["engine"] == "fedcohort"}
+    limit = _limit_ms(results, job)
+    rows = []
+    for peer, factor in wanted.items():
+        theirs = {run["pass"]: _ms(run) for run in runs if run["engine"] == peer and run["pass"] in ours}
+        if not theirs:
+            continue
+        ratio = median(ms / ours[number] for number, ms in theirs.items())
+        needs = f"{limit * factor / median(theirs.values()):.0%}" if limit and share else ""
+        rows.append([f"{factor:g}x {peer}", f"{ratio:.2f}x", "yes" if ratio >= factor else "no", needs])
+    if share and limit and ours:
+        reached = limit / median(ours.values())
+        rows.append([f"{share:.0%} of the limit", f"{reached:.0%}", "yes" if reached >= share else "no", ""])
+    titles = ["target", "measured", "met", "share of the limit that the target would take"]
+    return [*_table(titles, rows), ""] if rows else []
+
+
+def _profile(results: Results, job: str) -> list[str]:
+    """Where the time goes when one worker does everything."""
+    found = next((entry for entry in results.get("profile", []) if entry["job"] == job), None)
+    if found is None:
+        return []
+    parts = ", ".join(f"{part} {share:.0%}" for part, share in found["share"].items())
+    return [f"Profile of fedcohort on one worker ({found['ms_per_round']:.0f} ms a round): {parts}.\n"]
 
 
 def _row(name: str, runs: list[Results], accuracy: dict[str, float]) -> list[str]:
@@ -135,13 +174,19 @@ def _limit(results: Results, job: str) -> str:
     found = [entry for entry in results["gemm"] if entry["job"] == job]
     if not found:
         return "The matrix products were not measured."
-    cores, one = results["machine"]["cores"], min(entry["ms_per_round"] for entry in found)
-    work, rate = found[0]["gflop_per_round"], max(entry["gflop_per_second"] for entry in found)
+    cores, one = results["machine"]["cores"], median(entry["ms_per_round"] for entry in found)
+    work, rate = found[0]["gflop_per_round"], median(entry["gflop_per_second"] for entry in found)
     return (
         f"The matrix products alone ({work:.1f} GFLOP a round) would take {one:.0f} ms "
         f"on one core at the job's own shapes ({rate:.0f} GFLOP/s), "
         f"{one / cores:.0f} ms on {cores} if they shared nothing."
     )
+
+
+def _limit_ms(results: Results, job: str) -> float | None:
+    """The matrix products alone, spread over all cores."""
+    found = [entry["ms_per_round"] for entry in results["gemm"] if entry["job"] == job]
+    return median(found) / results["machine"]["cores"] if found else None
 
 
 def _failures(results: Results) -> Iterable[str]:

@@ -1,0 +1,60 @@
+"""Where a round's time goes on one worker, as a runner: prints one JSON line.
+
+PyTorch's profiler adds to small operations, so the parts are shares of the profiled time, and the round
+itself is timed without it.
+"""
+
+import json
+import time
+
+import torch
+
+from benchmarks.measure import read_arguments
+from fedcohort.bench.jobs import load
+from fedcohort.bench.task import build_task, first_state
+from fedcohort.core.loop import step
+from fedcohort.engines.pool import PoolEngine
+
+PARTS = {
+    "matrix products and convolutions": (
+        "mm", "addmm", "addmm_", "bmm", "baddbmm_", "matmul", "mkldnn_convolution", "convolution_backward",
+    ),
+    "copying examples": ("index_select", "index", "embedding"),
+}  # fmt: skip
+OTHER, PYTHON = "element-wise operations", "Python and the server"
+
+
+def main() -> None:
+    arguments = read_arguments()
+    torch.set_num_threads(1)
+    data = load(arguments.folder)
+    method, task = build_task(data)
+    profile, state = task.profile(method), first_state(method, task, data)
+    engine = PoolEngine(task, workers=1)
+
+    def rounds() -> float:
+        nonlocal state
+        since = time.perf_counter()
+        for _ in range(arguments.rounds):
+            state, _ = step(method, state, task, profile, engine)
+        return time.perf_counter() - since
+
+    state, _ = step(method, state, task, profile, engine)
+    state, plain = first_state(method, task, data), rounds()
+    state = first_state(method, task, data)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as watched:
+        spent = rounds()
+    parts = dict.fromkeys([*PARTS, OTHER], 0.0)
+    for event in watched.key_averages():
+        if event.key.startswith("aten::"):
+            name = event.key.removeprefix("aten::")
+            part = next((part for part, names in PARTS.items() if name in names), OTHER)
+            parts[part] += event.self_cpu_time_total / 1e6
+    parts[PYTHON] = max(0.0, spent - sum(parts.values()))
+    share = {part: round(seconds / spent, 3) for part, seconds in parts.items()}
+    ms = round(1000 * plain / arguments.rounds, 1)
+    print(json.dumps({"job": data.job.name, "ms_per_round": ms, "share": share}))
+
+
+if __name__ == "__main__":
+    main()
