@@ -30,8 +30,8 @@ class Budgeted(Task):
 
     client_steps: tuple[int, ...] = ()
 
-    def steps_for(self, client: int, number: int, size: int | None = None) -> int:
-        return self.client_steps[client]
+    def budget(self, client: int, number: int) -> Local:
+        return replace(super().budget(client, number), steps=self.client_steps[client])
 
 
 class Scripted(LoopEngine):
@@ -45,7 +45,8 @@ class Scripted(LoopEngine):
     def recite(self, client: int, number: int) -> Answer:
         delta = torch.from_numpy(self.moves.deltas[number, client])
         loss = torch.tensor(self.moves.losses[number, client])
-        return Answer(client, {"delta": delta}, {}, torch.zeros(0), loss[None], 1, LR, {"loss_before": loss})
+        size, told = int(self.sizes[client]), {"loss_before": loss}
+        return Answer(client, {"delta": delta}, {}, torch.zeros(0), loss[None], 1, LR, told, size)
 
 
 def make_training(steps: Sequence[int], equal: bool = False) -> Training:

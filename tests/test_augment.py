@@ -113,7 +113,8 @@ def test_a_restart_changes_nothing(task: Task) -> None:
 def test_each_round_and_client_has_its_own_images(task: Task) -> None:
     def images(number: int) -> Tensor:
         down = task.model.init(0)._asdict()
-        job = LoopEngine(task).job(FEDAVG.objective, Order(0, down, {}, 0.1, 3), number, task.model)
+        order = Order(0, down, {}, Local(lr=0.1, steps=3))
+        job = LoopEngine(task).job(FEDAVG.objective, order, number, task.model)
         return torch.cat([x for x, _ in job._replace(plan=[torch.arange(8)]).batches()])
 
     assert torch.equal(images(0), images(0))

@@ -9,7 +9,7 @@
     the same after one more local budget at every client. It costs a training round of everybody.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,16 +18,15 @@ from torch import Tensor
 
 from fedcohort import metrics
 from fedcohort.core.exchange import ask
-from fedcohort.core.flat import Weights
 from fedcohort.core.loop import Report
 from fedcohort.core.merge import present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Grouping, Ids, Round
+from fedcohort.core.parts import Grouping, Round
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import messages
-from fedcohort.engines import Engine, Order
+from fedcohort.engines import Engine, Order, Scores, Served
 
 
 class Row(NamedTuple):
@@ -49,21 +48,6 @@ class Row(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Per client and class: test samples and correct answers; per client: the sum of losses."""
-
-    total: np.ndarray  # [K, C]
-    correct: np.ndarray  # [K, C]
-    loss: np.ndarray  # [K]
-
-    @property
-    def accuracy(self) -> np.ndarray:
-        """[K]; NaN for clients without test samples."""
-        size = self.total.sum(1)
-        return np.divide(self.correct.sum(1), size, out=np.full(len(size), np.nan), where=size > 0)
-
-
 def settle(method: Method, state: State, task: Task, engine: Engine) -> State:
     """The state in which every client that chooses its model for itself has chosen."""
     if type(method.grouping).asks is Grouping.asks:
@@ -73,84 +57,68 @@ def settle(method: Method, state: State, task: Task, engine: Engine) -> State:
     return ask(method, state, Round(state.round, profile, 0, everybody, 0, everybody), engine)[0]
 
 
-def serving(method: Method, state: State) -> list[tuple[Weights, Ids]]:
+def serving(method: Method, state: State) -> list[Served]:
     """Each model with the clients it serves."""
     group = state.grouping["group"]
     own = sorted(state.clients) if method.objective.personal else []
-    models = [
-        (Weights(state.clients[c]["params"], state.clients[c]["buffers"]), torch.tensor([c])) for c in own
-    ]
+    models = [(state.clients[client], torch.tensor([client])) for client in own]
     shared = torch.ones(len(group), dtype=torch.bool)
     shared[own] = False
     for number, part in enumerate(state.groups):
         members = ((group == number) & shared).nonzero().flatten()
         if len(members):
             served = method.aggregator.serve(part.weights.params, part.aggregator)
-            models.append((part.weights._replace(params=served), members))
+            models.append((part.weights._replace(params=served)._asdict(), members))
     return models
 
 
-def score(models: list[tuple[Weights, Ids]], task: Task, engine: Engine) -> Scores:
-    """Every client's test samples, answered by the model given for it."""
-    test, clients, classes = task.federation.test, task.federation.num_clients, task.federation.num_classes
-    correct, loss = torch.zeros(clients, classes), torch.zeros(clients, dtype=torch.float64)
-    served = [[test.rows(client) for client in members.tolist()] for _, members in models]
-    asked = [(weights, torch.cat(rows)) for (weights, _), rows in zip(models, served, strict=True)]
-    answers = engine.predict_each(asked, test)
-    for (_, members), own, (_, rows), answer in zip(models, served, asked, answers, strict=True):
-        (losses, predicted), labels = answer, test.y[rows]
-        owner = members.repeat_interleave(torch.tensor([len(few) for few in own]))
-        correct.index_put_((owner, labels), (predicted == labels).float(), accumulate=True)
-        loss.index_add_(0, owner, losses.double())
-    return Scores(test.counts(classes).numpy(), correct.numpy(), loss.numpy())
-
-
-def adapt(
-    method: Method, state: State, task: Task, profile: Profile, engine: Engine
-) -> list[tuple[Weights, Ids]]:
+def adapt(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Served]:
     """Every client's model after one more local budget; who has nothing to train on keeps the one it has."""
     blank = method.objective.init_client(profile)
-    clients, lr = profile.eligible.tolist(), task.local.lr_at(state.round)
+    clients, budget = profile.eligible.tolist(), task.local.at(state.round)
     orders = {}
     for client, down in zip(clients, messages(method, state, clients), strict=True):
-        steps = task.local.steps_for(int(profile.size[client]))
         part = state.groups[int(state.grouping["group"][client])]
         served = method.aggregator.serve(part.weights.params, part.aggregator)
         down = down if served is part.weights.params else {**down, "params": served}
-        orders[client] = Order(client, down, state.clients.get(client, blank), lr, steps)
-    models = []
+        orders[client] = Order(client, down, state.clients.get(client, blank), budget)
+    models: list[Served] = []
     for answer in engine.train(method.objective, list(orders.values()), state.round):
-        if method.objective.personal:
-            weights = Weights(answer.mine["params"], answer.mine["buffers"])
-        else:
-            sent = orders[answer.client].down
-            weights = Weights(sent["params"] + answer.up["delta"], answer.buffers)
-        models.append((weights, torch.tensor([answer.client])))
+        if answer.refused:
+            continue
+        adapted = answer.mine
+        if not method.objective.personal:
+            start = orders[answer.client].down["params"]
+            adapted = {"params": start + answer.up["delta"], "buffers": answer.buffers}
+        models.append((adapted, torch.tensor([answer.client])))
     trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
-    kept = [(weights, members[~torch.isin(members, trained)]) for weights, members in serving(method, state)]
-    return [*models, *((weights, members) for weights, members in kept if len(members))]
+    kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]
+    return [*models, *((model, members) for model, members in kept if len(members))]
 
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
-    """The summary of one scope."""
-    size, accuracy = scores.total.sum(1), scores.accuracy
+    """The summary of one scope; what needs the labels of test samples is left out if they are withheld."""
+    size, accuracy = scores.size, scores.accuracy
     if scope == "global":
-        per_class = scores.correct.sum(0), scores.total.sum(0)
         values = {
             "accuracy": metrics.global_accuracy(accuracy, size),
-            "balanced_accuracy": float(metrics.balanced_accuracy(*per_class)),
             "loss": float(scores.loss.sum() / max(1, size.sum())),
         }
-        for name, hits, all_ in zip(classes, *per_class, strict=True):
-            values[f"accuracy[{name}]"] = float(hits / all_) if all_ else float("nan")
+        if scores.by_class is not None:
+            total, right = (table.sum(0) for table in scores.by_class)
+            values["balanced_accuracy"] = float(metrics.balanced_accuracy(right, total))
+            for name, hits, all_ in zip(classes, right, total, strict=True):
+                values[f"accuracy[{name}]"] = float(hits / all_) if all_ else float("nan")
     else:
         tested = size > 0
         values = {
             "accuracy": _mean(accuracy[tested]),
-            "balanced_accuracy": _mean(metrics.balanced_accuracy(scores.correct, scores.total)[tested]),
             "worst_accuracy": float(accuracy[tested].min()) if tested.any() else float("nan"),
             "loss": _mean(scores.loss[tested] / size[tested]),
         }
+        if scores.by_class is not None:
+            total, right = scores.by_class
+            values["balanced_accuracy"] = _mean(metrics.balanced_accuracy(right, total)[tested])
     return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
 
 
@@ -162,7 +130,7 @@ def fairness_rows(number: int, accuracy: np.ndarray) -> list[Row]:
 def client_rows(number: int, scores: Scores, clients: tuple[str, ...], group: Tensor) -> list[Row]:
     """Each client's accuracy and test size under the model that serves it."""
     rows = []
-    for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.total.sum(1), strict=True)):
+    for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.size, strict=True)):
         where = (number, "personal", clients[client], str(int(group[client])))
         rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
     return rows
@@ -173,8 +141,8 @@ def group_rows(number: int, state: State, task: Task) -> list[Row]:
     federation, group = task.federation, state.grouping["group"].numpy()
     used = np.unique(group)
     values: dict[str, float] = {"groups": float(len(used))}
-    if len(used) > 1:
-        counts = federation.counts.numpy()
+    if len(used) > 1 and federation.seen is not None:
+        counts = federation.seen.numpy()
         held = counts.sum(1) > 0
         p = counts[held] / counts[held].sum(1, keepdims=True)
         values |= {"was": metrics.was(p, group[held]), "wadb": metrics.wadb(p, group[held])}
@@ -193,10 +161,11 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
         "lost": float(len(report.lost)),
         "rejected": float(len(report.rejected)),
         "train_loss": report.loss,
-        "cohort_entropy": metrics.cohort_entropy(task.federation.counts[report.selected].numpy()),
         "bytes_up": float(state.bytes_up),
         "bytes_down": float(state.bytes_down),
     }
+    if (counts := task.federation.seen) is not None:
+        values["cohort_entropy"] = metrics.cohort_entropy(counts[report.selected].numpy())
     if len(report.declined):
         values["declined"] = float(len(report.declined))
     group = state.grouping["group"]
@@ -219,7 +188,7 @@ def evaluation_rows(method: Method, state: State, task: Task, engine: Engine, cl
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
     state = settle(method, state, task, engine)
-    scores = score(serving(method, state), task, engine)
+    scores = engine.score(serving(method, state))
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
@@ -234,7 +203,7 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
     task, engine = present(method, state, task, engine)
     profile = replace(profile, model=task.model, local=task.local)
     state = settle(method, state, task, engine)
-    scores = score(adapt(method, state, task, profile, engine), task, engine)
+    scores = engine.score(adapt(method, state, task, profile, engine))
     return scope_rows(state.round, "adapted", scores, task.federation.classes)
 
 

@@ -11,7 +11,7 @@ from fedcohort.core.state import unpack
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
-from fedcohort.record import CLIENTS, read_result, read_table
+from fedcohort.record import read_result, read_table
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FinishedRun:
     @property
     def models(self) -> int:
         """How many groups have a model; some may serve nobody."""
-        return len(unpack(checkpoint.load(self.directory)[0], self.directory / CLIENTS).groups)
+        return len(unpack(checkpoint.load(self.directory)[0], lambda _: {}).groups)
 
     def counts(self) -> tuple[Array, list[str]]:
         """Label counts of the clients as the server saw them, dealt again from the run's data; the classes.

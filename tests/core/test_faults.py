@@ -52,16 +52,16 @@ def test_stragglers_are_a_fixed_share_of_all_clients():
 def test_a_straggler_takes_one_to_all_epochs():
     """Uniform on 1..5 epochs, both ends included; 20 samples by 10 are two steps an epoch."""
     local, faults = Local(epochs=5, batch=10), Faults(stragglers=0.5)
-    steps = Counter(faults.slow_steps(client, 20, local, 0, number=0) for client in range(500))
+    steps = Counter(faults.slow_budget(client, local, 0, number=0).steps_for(20) for client in range(500))
     assert set(steps) == {2, 4, 6, 8, 10}
     assert all(abs(times - 100) < 5 * 9 for times in steps.values())
 
 
 def test_fixed_for_the_run_or_drawn_anew():
     local = Local(epochs=5, batch=10)
-    fixed = {Faults(stragglers=0.5).slow_steps(3, 20, local, 0, number) for number in range(20)}
+    fixed = {Faults(stragglers=0.5).slow_budget(3, local, 0, number).epochs for number in range(20)}
     redrawn = {
-        Faults(stragglers=0.5, straggler_draw="redraw").slow_steps(3, 20, local, 0, number)
+        Faults(stragglers=0.5, straggler_draw="redraw").slow_budget(3, local, 0, number).epochs
         for number in range(20)
     }
     assert len(fixed) == 1
@@ -70,7 +70,7 @@ def test_fixed_for_the_run_or_drawn_anew():
 
 def test_a_budget_in_steps_is_drawn_in_steps():
     faults = Faults(stragglers=0.5)
-    steps = {faults.slow_steps(client, 20, Local(steps=3), 0, 0) for client in range(100)}
+    steps = {faults.slow_budget(client, Local(steps=3), 0, 0).steps for client in range(100)}
     assert steps == {1, 2, 3}
 
 

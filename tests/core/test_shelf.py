@@ -1,6 +1,7 @@
 """Client memories on disk: the same numbers as in memory, restartable, and no file left over."""
 
 import gc
+from functools import partial
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_checkpoints_refer_to_the_files(on_disk, tmp_path):
     state = run("scaffold", tiny_task(), 2, folder=tmp_path).state
     tensors = pack(state)
     assert not any(key.startswith("clients/") for key in tensors)
-    restored = unpack(tensors, tmp_path)
+    restored = unpack(tensors, partial(Shelf.reopen, tmp_path))
     more = run("scaffold", tiny_task(), 4, resume=(restored, [])).state
     whole = run("scaffold", tiny_task(), 4, folder=tmp_path / "whole").state
     assert more.groups[0].weights.params.equal(whole.groups[0].weights.params)
@@ -72,7 +73,7 @@ def test_checkpoints_refer_to_the_files(on_disk, tmp_path):
 def test_reading_a_checkpoint_removes_nothing(on_disk, tmp_path):
     tensors = pack(run("scaffold", tiny_task(), 2, folder=tmp_path).state)
     before = files(tmp_path)
-    unpack(tensors, tmp_path)
+    unpack(tensors, partial(Shelf.reopen, tmp_path))
     assert files(tmp_path) == before
 
 
@@ -81,7 +82,7 @@ def test_a_missing_file_is_named(on_disk, tmp_path):
     gone = next(tmp_path.iterdir())
     gone.unlink()
     with pytest.raises(UserError, match=gone.name):
-        unpack(tensors, tmp_path)
+        unpack(tensors, partial(Shelf.reopen, tmp_path))
 
 
 def test_only_what_is_large_goes_to_disk():

@@ -44,13 +44,17 @@ class Dictated(LoopEngine):
         answers = []
         for order in orders:
             delta = torch.tensor(self.ends[order.client]) - order.down["params"]
-            tail = torch.zeros(0), torch.zeros(1), 1, 1.0, {}
+            size = int(self.task.federation.train.sizes[order.client])
+            tail = torch.zeros(0), torch.zeros(1), 1, 1.0, {}, size
             answers.append(Answer(order.client, {"delta": delta}, {}, *tail))
         return answers
 
-    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
+    def survey(
+        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+    ) -> tuple[Ids, Tensor]:
         self.asked.append(clients.tolist())
-        return torch.stack([answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients.tolist()])
+        told = [answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients.tolist()]
+        return clients, torch.stack(told)
 
 
 def plane_task(sizes: Sequence[int], cohort: int | None = None) -> Task:

@@ -21,8 +21,8 @@ def server_h(state: State, group: int = 0) -> float:
 
 
 def served(part: FedDyn, state: State) -> float:
-    ((weights, _),) = serving(Method.of(part), state)
-    return float(weights.params)
+    ((model, _),) = serving(Method.of(part), state)
+    return float(model["params"])
 
 
 def test_two_rounds():
@@ -116,5 +116,5 @@ def test_adaptation_starts_from_the_model_that_answers():
     method, task = Method.of(Cohorts(((0, 1),)), FedDyn(alpha=0.5)), toy_task(local=Local(lr=0.1, steps=2))
     (state,) = play_method(method, task, 1)
     adapted = adapt(method, state, task, task.profile(method), LoopEngine(task))
-    reached = {int(client): float(weights.params) for weights, (client,) in adapted}
+    reached = {int(client): float(model["params"]) for model, (client,) in adapted}
     assert reached[2] == pytest.approx(0.94111625, abs=1e-6)

@@ -48,8 +48,8 @@ class ToyTask(Task):
 
     client_steps: tuple[int, ...] = (2, 3, 2)
 
-    def steps_for(self, client: int, number: int) -> int:
-        return self.client_steps[client]
+    def budget(self, client: int, number: int) -> Local:
+        return replace(super().budget(client, number), steps=self.client_steps[client])
 
 
 def toy_task(

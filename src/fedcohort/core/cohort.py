@@ -112,7 +112,7 @@ def judge(method: Method, choices: list[Choice], updates: Updates) -> tuple[Upda
     wanted = judged.clone()
     for choice in choices:
         here = torch.isin(updates.ids, choice.now.selected)
-        if method.silent or not here.any():
+        if not here.any():
             continue
         verdict = method.selector.judge(choice.memory, choice.now, updates.where(here))
         if verdict is not None:

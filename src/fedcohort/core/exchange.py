@@ -33,7 +33,10 @@ def ask(
     there = torch.tensor([client for client in asked.tolist() if client not in lost], dtype=torch.long)
     if not len(there):
         return state, Asked(asked, 0)
-    answers = engine.survey([group.weights for group in state.groups], there, method.grouping.answer)
+    models = [group.weights for group in state.groups]
+    there, answers = engine.survey(models, there, method.grouping.answer)
+    if not len(there):
+        return state, Asked(asked, 0)
     grouping = method.grouping.hear(state.grouping, there, answers)
     groups = inherit(method, now.profile, state.groups, state.grouping, grouping, state.clients)
     return replace(state, groups=groups, grouping=grouping), Asked(asked, FLOAT * answers.numel())
@@ -47,18 +50,26 @@ def train(
     engine: Engine,
     selected: Ids,
     quotas: dict[int, Tensor],
+    judged: bool = False,
 ) -> tuple[list[Answer], Updates]:
-    """All answers, and the usable ones as updates."""
+    """All answers, and the usable ones as updates; if they will be ``judged``, perhaps without what goes
+    up."""
     missing = lost(task, selected, state.round)
     asked = [c for c in selected.tolist() if c not in missing]
-    orders = _orders(method, state, task, profile, asked, quotas)
+    orders = _orders(method, state, task, profile, asked, quotas, judged)
     answers = engine.train(method.objective, orders, state.round)
-    usable = sorted((a for a in answers if a.steps and _is_finite(a)), key=lambda answer: answer.client)
-    size = profile.size.clone()
-    for order in orders:
-        if order.quota is not None:
-            size[order.client] = order.quota.sum()
-    return answers, _stack(usable, state, profile, size)
+    return answers, _stack(answers, state, profile)
+
+
+def collect(
+    state: State, profile: Profile, engine: Engine, answers: Sequence[Answer], wanted: Updates
+) -> tuple[list[Answer], Updates]:
+    """The same after judgement: what goes up is fetched from those whose update is wanted."""
+    there = set(wanted.ids.tolist())
+    fetched = engine.collect([answer for answer in answers if answer.client in there], state.round)
+    known = {answer.client: answer for answer in fetched}
+    told = [known.get(answer.client, answer) for answer in answers]
+    return told, _stack(fetched, state, profile)
 
 
 def lost(task: Task, selected: Ids, number: int) -> set[int]:
@@ -74,19 +85,14 @@ def _orders(
     profile: Profile,
     clients: list[int],
     quotas: dict[int, Tensor],
+    judged: bool,
 ) -> list[Order]:
     blank = method.objective.init_client(profile)
-    lr = task.local.lr_at(state.round)
     probes = method.uses & frozenset(PROBES)
     orders = []
     for client, down in zip(clients, messages(method, state, clients), strict=True):
-        order = Order(client, down, state.clients.get(client, blank), lr, 0, probes)
-        if client in quotas:  # the client knows how many it really has
-            quota = quotas[client].long().minimum(task.federation.counts[client])
-            steps = task.steps_for(client, state.round, int(quota.sum()))
-            orders += [order._replace(steps=steps, quota=quota)] if quota.any() else []
-        else:
-            orders.append(order._replace(steps=task.steps_for(client, state.round)))
+        mine, budget = state.clients.get(client, blank), task.budget(client, state.round)
+        orders.append(Order(client, down, mine, budget, probes, quotas.get(client), judged))
     return orders
 
 
@@ -95,7 +101,10 @@ def _is_finite(answer: Answer) -> bool:
     return all(is_finite(value) for value in values)
 
 
-def _stack(answers: Sequence[Answer], state: State, profile: Profile, size: Tensor) -> Updates:
+def _stack(told: Sequence[Answer], state: State, profile: Profile) -> Updates:
+    """The usable answers, in ascending order of client."""
+    usable = (a for a in told if a.steps and not a.refused and _is_finite(a))
+    answers = sorted(usable, key=lambda answer: answer.client)
     ids = torch.tensor([a.client for a in answers], dtype=torch.long)
     longest = max((a.steps for a in answers), default=0)
     trace = torch.full((len(answers), longest), torch.nan)
@@ -105,7 +114,7 @@ def _stack(answers: Sequence[Answer], state: State, profile: Profile, size: Tens
     return Updates(
         ids=ids,
         group=state.grouping["group"][ids],
-        size=size[ids],
+        size=torch.tensor([a.size for a in answers], dtype=torch.long),
         steps=torch.tensor([a.steps for a in answers], dtype=torch.long),
         reach=torch.tensor([a.reach for a in answers]),
         trace=trace,

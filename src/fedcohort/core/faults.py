@@ -1,6 +1,6 @@
 """Simulated trouble: clients that fail after they were chosen, and clients too slow for the whole budget."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
@@ -35,9 +35,9 @@ class Faults:
         order = torch.randperm(len(eligible), generator=generator(seed, "stragglers"))
         return set(eligible[order[: round(self.stragglers * len(eligible))]].tolist())
 
-    def slow_steps(self, client: int, size: int, local: Local, seed: int, number: int) -> int:
-        """A straggler's budget: uniform on 1..E epochs, or on 1..steps when the budget is in steps."""
+    def slow_budget(self, client: int, local: Local, seed: int, number: int) -> Local:
+        """A straggler's: uniform on 1..E epochs, or on 1..steps when the budget is in steps."""
         key = (client,) if self.straggler_draw == "fixed" else (client, number)
         most = local.steps if local.steps is not None else max(1, int(local.epochs))
         drawn = int(torch.randint(1, most + 1, (1,), generator=generator(seed, "straggler", *key)))
-        return drawn if local.steps is not None else local.steps_for(size, epochs=drawn)
+        return replace(local, steps=drawn) if local.steps is not None else replace(local, epochs=drawn)

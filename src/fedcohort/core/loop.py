@@ -8,11 +8,11 @@ import torch
 
 from fedcohort.core import shelf
 from fedcohort.core.cohort import choose_all, judge
-from fedcohort.core.exchange import ask, lost, train
+from fedcohort.core.exchange import ask, collect, lost, train
 from fedcohort.core.groups import aggregate, counting, cross, inherit, observe, rounds
 from fedcohort.core.merge import merge, present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Ids, Round, Updates
+from fedcohort.core.parts import Clients, Ids, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
@@ -64,8 +64,11 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     everyone = replace(everyone, cohort=len(selected), selected=selected)
     state, late = ask(method, state, everyone, engine, lost(task, selected, state.round))
     quotas = {client: quota for choice in choices for client, quota in choice.quotas.items()}
-    answers, updates = train(method, state, task, profile, engine, selected, quotas)
-    updates, choices = judge(method, choices, updates)
+    judged = type(method.selector).judge is not Selector.judge and not method.silent
+    answers, updates = train(method, state, task, profile, engine, selected, quotas, judged)
+    if judged:
+        wanted, choices = judge(method, choices, updates)
+        answers, updates = collect(state, profile, engine, answers, wanted)
     everyone = replace(everyone, declined=torch.cat([choice.now.declined for choice in choices]).unique())
     used = set(updates.ids.tolist())
     mine = {a.client: a.mine for a in answers if a.mine and a.client in used}

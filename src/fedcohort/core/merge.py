@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from fedcohort.core import shelf
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Merge
@@ -117,7 +118,7 @@ def merge(method: Method, state: State, task: Task, profile: Profile) -> State:
         state,
         groups=(group,),
         grouping={**state.grouping, "group": torch.zeros_like(state.grouping["group"])},
-        clients={},  # what they remembered was about another model
+        clients=shelf.emptied(state.clients),  # what they remembered was about another model
         bytes_down=state.bytes_down + sent,
         encoders=encoders,
     )

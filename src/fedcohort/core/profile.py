@@ -4,8 +4,8 @@ No example enters a Profile, so a method that wants one does not type-check. In 
 filled from one message per client, with its label counts exact, noised on the client, or withheld.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -39,15 +39,17 @@ class Local:
     def lr_at(self, round_number: int) -> float:
         return self.lr * self.decay ** (round_number // self.decay_every)
 
+    def at(self, round_number: int) -> "Local":
+        """The budget of one round: the same, with its learning rate."""
+        return self if self.decay == 1 else replace(self, lr=self.lr_at(round_number), decay=1.0)
+
     def batches_per_epoch(self, size: int) -> int:
         whole, rest = divmod(size, self.batch)
         return whole if whole and (self.drop_last or not rest) else whole + 1
 
-    def steps_for(self, size: int, epochs: float | None = None) -> int:
+    def steps_for(self, size: int) -> int:
         """Mini-batches in one round of a client with ``size`` samples."""
-        if epochs is None and self.steps is not None:
-            return self.steps
-        return max(1, round((epochs or self.epochs) * self.batches_per_epoch(size)))
+        return self.steps or max(1, round(self.epochs * self.batches_per_epoch(size)))
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,18 @@ class Privacy:
     counts: Literal["exact", "noised", "withheld"] = "exact"
     epsilon: Annotated[float, above(0)] = 0.5  # of the Laplace noise, when counts are noised
 
-    def reveal(self, counts: Tensor, seed: int, what: str = "counts") -> Tensor | None:
-        """The counts as the server sees them. Each client adds its own noise; the server clips below zero."""
+    def reveal(
+        self, counts: Tensor, seed: int, clients: Sequence[int] | None = None, what: str = "counts"
+    ) -> Tensor | None:
+        """The counts of ``clients`` (None: all) as the server sees them. Each client adds its own noise, and
+        clips below zero."""
         if self.counts == "withheld":
             return None
         if self.counts == "exact":
             return counts.to(torch.float64)
         shape, scale = counts.shape[1], 1 / self.epsilon
-        noise = [numpy_generator(seed, what, k).laplace(0, scale, shape) for k in range(len(counts))]
+        who = range(len(counts)) if clients is None else clients
+        noise = [numpy_generator(seed, what, client).laplace(0, scale, shape) for client in who]
         return (counts + torch.from_numpy(np.stack(noise))).clamp(min=0)
 
 

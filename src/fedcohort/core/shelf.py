@@ -9,7 +9,8 @@ by a newer one is removed as soon as no shelf refers to it; the rest, for checkp
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +20,7 @@ import torch
 from fedcohort.core.parts import Clients, Memory
 from fedcohort.errors import UserError
 
+Reopen = Callable[[dict[int, int]], Clients]  # finds memories again by their versions
 IN_MEMORY = 1 << 30  # bytes of all clients together up to which they stay in memory
 
 
@@ -41,7 +43,27 @@ class Entry:
             weakref.finalize(self, _remove, self.path).atexit = False
 
 
-class Shelf(Mapping[int, Memory]):
+class Memories(Mapping[int, Memory], ABC):
+    """Client memories that are not in this process's memory, each known by the round it was written in."""
+
+    @property
+    @abstractmethod
+    def versions(self) -> dict[int, int]:
+        """The round in which each client's memory was written."""
+
+    @abstractmethod
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "Memories":
+        """These memories with what some clients remember now."""
+
+    @abstractmethod
+    def emptied(self) -> Clients:
+        """Where memories of another kind begin."""
+
+    def flush(self) -> None:
+        """Makes sure that all are on the disk; a checkpoint that refers to them may follow."""
+
+
+class Shelf(Memories):
     """Client memories in a folder; without one, in a folder that goes with the process."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -75,11 +97,9 @@ class Shelf(Mapping[int, Memory]):
 
     @property
     def versions(self) -> dict[int, int]:
-        """The round in which each client's file was written."""
         return {client: entry.version for client, entry in self._entries.items()}
 
     def updated(self, mine: Mapping[int, Memory], version: int) -> "Shelf":
-        """This shelf with what these clients remember now."""
         other = Shelf.__new__(Shelf)
         other._temporary, other.folder = self._temporary, self.folder
         other._entries = dict(self._entries)
@@ -90,12 +110,14 @@ class Shelf(Mapping[int, Memory]):
         return other
 
     def flush(self) -> None:
-        """Makes sure that all files are on the disk; a checkpoint that refers to them may follow."""
         for entry in self._entries.values():
             if not entry.flushed:
                 with entry.path.open("rb") as file:
                     os.fsync(file.fileno())
                 entry.flushed = True
+
+    def emptied(self) -> Clients:
+        return {}  # merged models are small
 
     def _path(self, client: int, version: int) -> Path:
         return self.folder / f"{client}-{version}.safetensors"
@@ -121,14 +143,18 @@ def empty(client: Memory, clients: int, folder: Path | None) -> Clients:
 
 
 def updated(clients: Clients, mine: Mapping[int, Memory], version: int) -> Clients:
-    return clients.updated(mine, version) if isinstance(clients, Shelf) else {**clients, **mine}
+    return clients.updated(mine, version) if isinstance(clients, Memories) else {**clients, **mine}
+
+
+def emptied(clients: Clients) -> Clients:
+    return clients.emptied() if isinstance(clients, Memories) else {}
 
 
 def pack(clients: Clients) -> Memory:
-    """As named tensors; of a shelf only what finds its files again."""
+    """As named tensors; of memories elsewhere only what finds them again."""
     ids = sorted(clients)
     out = {"clients": torch.tensor(ids, dtype=torch.long)}
-    if isinstance(clients, Shelf):
+    if isinstance(clients, Memories):
         versions = clients.versions
         out["shelf"] = torch.tensor([versions[client] for client in ids], dtype=torch.long)
         return out
@@ -137,12 +163,12 @@ def pack(clients: Clients) -> Memory:
     return out
 
 
-def unpack(tensors: Memory, folder: Path | None) -> Clients:
+def unpack(tensors: Memory, reopen: Reopen | None) -> Clients:
     """The inverse of :func:`pack`."""
     ids = tensors["clients"].tolist()
     if "shelf" in tensors:
-        assert folder is not None, "a shelf is a folder"
-        return Shelf.reopen(folder, dict(zip(ids, tensors["shelf"].tolist(), strict=True)))
+        assert reopen is not None, "memories are elsewhere, and nobody says where"
+        return reopen(dict(zip(ids, tensors["shelf"].tolist(), strict=True)))
     rows = {
         key.removeprefix("clients/"): value for key, value in tensors.items() if key.startswith("clients/")
     }

@@ -1,7 +1,6 @@
 """Everything that changes during training. Saving it is the checkpoint; there is no other state anywhere."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -52,8 +51,8 @@ def pack(state: State) -> dict[str, Tensor]:
     return {key: value.clone(memory_format=torch.contiguous_format) for key, value in out.items()}
 
 
-def unpack(tensors: dict[str, Tensor], folder: Path | None = None) -> State:
-    """The inverse of :func:`pack`; ``folder`` is where clients' memories lie if they are many."""
+def unpack(tensors: dict[str, Tensor], reopen: shelf.Reopen | None = None) -> State:
+    """The inverse of :func:`pack`; ``reopen`` finds clients' memories if they are not among the tensors."""
 
     def under(prefix: str) -> Memory:
         return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
@@ -68,5 +67,5 @@ def unpack(tensors: dict[str, Tensor], folder: Path | None = None) -> State:
         encoders.append(Weights(**own))
     up, down = tensors["bytes"].tolist()
     done = int(tensors["round"])
-    clients = shelf.unpack(tensors, folder)
+    clients = shelf.unpack(tensors, reopen)
     return State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedcohort.augment import Augment, augmentation
 from fedcohort.core.faults import Faults
@@ -74,31 +73,18 @@ class Task:
 
     def profile(self, method: Method) -> Profile:
         """What this method's server side may know of the federation."""
-        counts = self.federation.train.counts(self.federation.num_classes)
+        told = self.federation.tell(method, self.privacy, self.seed)
         return Profile(
             size=self.federation.train.sizes,
             held_out=self.federation.validation.sizes,
-            counts=method.privacy(self.privacy).reveal(counts, self.seed),
+            counts=told.counts,
             num_classes=self.federation.num_classes,
             model=self.model,
             local=self.local,
             seed=self.seed,
-            summaries=self._summaries(method),
+            summaries=told.summaries,
             shape=self.federation.shape,
         )
-
-    def _summaries(self, method: Method) -> dict[str, Tensor]:
-        """What parts count at every client, noised like label counts; nothing when those are withheld."""
-        train, classes = self.federation.train, self.federation.num_classes
-        revealed = {}
-        for part in (part for part in method.parts if "summary" in part.uses()):
-            every = range(train.num_clients)
-            tables = torch.stack([part.summarise(*train.examples(client), classes) for client in every])
-            what = f"summary of {part.name}"
-            known = method.privacy(self.privacy).reveal(tables.flatten(1), self.seed, what)
-            if known is not None:
-                revealed[part.name] = known.view(tables.shape)
-        return revealed
 
     def for_method(self, method: Method) -> "Task":
         """This task, or for the centralised reference the same data in one place and the same epochs in
@@ -114,9 +100,8 @@ class Task:
         )
         return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
 
-    def steps_for(self, client: int, number: int, size: int | None = None) -> int:
-        """The client's local budget in this round; ``size`` if it trains on fewer samples than it has."""
-        size = int(self.federation.train.sizes[client]) if size is None else size
-        if client in self.slow:
-            return self.faults.slow_steps(client, size, self.local, self.seed, number)
-        return self.local.steps_for(size)
+    def budget(self, client: int, number: int) -> Local:
+        """The client's local budget in this round."""
+        budget = self.local.at(number)
+        slow = client in self.slow
+        return self.faults.slow_budget(client, budget, self.seed, number) if slow else budget

@@ -23,6 +23,7 @@ class Dataset:
     test_owner: np.ndarray | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
+    share: bool = False  # one client's own data: its labels may all be equal
 
     def __post_init__(self) -> None:
         """Refuse here, once for every source, what would only surface as a strange number after training."""
@@ -36,7 +37,7 @@ class Dataset:
                     f"test examples have shape {tuple(self.test_x.shape[1:])} but training examples "
                     f"{tuple(self.x.shape[1:])}: prepare both in the same way"
                 )
-        if len(torch.unique(self.y)) < 2:
+        if len(torch.unique(self.y)) < 2 and not self.share:
             raise UserError("all labels are equal, so there is nothing to learn: check the label column")
 
     def _check_rows(self, x: Tensor, y: Tensor, owner: np.ndarray | None, what: str) -> None:

@@ -7,12 +7,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedcohort.core.method import Method
+    from fedcohort.core.profile import Privacy
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,13 @@ class Split:
         return self.x[rows], self.y[rows]
 
 
+class Told(NamedTuple):
+    """What clients revealed of their data before training."""
+
+    counts: Tensor | None  # [K, C], or None when withheld
+    summaries: dict[str, Tensor]  # [K, ...] of each part that asks for one; none when withheld
+
+
 @dataclass(frozen=True)
 class Federation:
     """Clients with their training, validation and test examples, and the story of how they came about."""
@@ -105,6 +116,28 @@ class Federation:
     def counts(self) -> Tensor:
         """Label counts of the training rows, [K, C]: the only ones a method may be told."""
         return self.train.counts(self.num_classes)
+
+    @property
+    def seen(self) -> Tensor | None:
+        """Label counts that reports may use: in a simulation, whatever methods are told, the true ones."""
+        return self.counts
+
+    def tell(self, method: "Method", privacy: "Privacy", seed: int) -> Told:
+        """What clients reveal of their data before training, noised by draws from ``seed``."""
+        return self.tell_of(range(self.num_clients), method, privacy, seed)
+
+    def tell_of(self, clients: Sequence[int], method: "Method", privacy: "Privacy", seed: int) -> Told:
+        """The same of these clients only."""
+        privacy, chosen = method.privacy(privacy), list(clients)
+        summaries = {}
+        for part in (part for part in method.parts if "summary" in part.uses()):
+            tables = torch.stack(
+                [part.summarise(*self.train.examples(client), self.num_classes) for client in chosen]
+            )
+            known = privacy.reveal(tables.flatten(1), seed, chosen, f"summary of {part.name}")
+            if known is not None:
+                summaries[part.name] = known.view(tables.shape)
+        return Told(privacy.reveal(self.counts[chosen], seed, chosen), summaries)
 
     def fingerprint(self) -> str:
         """A sha256, equal for two federations only if each client has the same rows for the same use."""

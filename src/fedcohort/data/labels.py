@@ -10,9 +10,13 @@ MANY = 1000  # more classes than this: the column is something else
 
 
 def encode_labels(
-    train: np.ndarray, test: np.ndarray | None = None, names: tuple[str, ...] | None = None
+    train: np.ndarray,
+    test: np.ndarray | None = None,
+    names: tuple[str, ...] | None = None,
+    every: tuple[str, ...] | None = None,
 ) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
-    """Class numbers of both parts and the names: the sorted values, or ``names`` for labels 0 to C-1."""
+    """Class numbers of both parts and the names: the sorted values, ``every`` value there is, or ``names``
+    for labels 0 to C-1."""
     both = train if test is None else np.concatenate([train, test])
     if both.ndim != 1:
         raise UserError(f"labels have shape {both.shape}: give one label for each example")
@@ -33,5 +37,9 @@ def encode_labels(
                 f"the labels have {len(values)} different values, hardly classes: check the label column"
             )
         names = tuple(str(value) for value in values)
+        if every is not None:
+            if unknown := [name for name in names if name not in every]:
+                raise UserError(f"label '{unknown[0]}' is not among 'classes' ({', '.join(every)}): add it")
+            codes, names = np.array([every.index(name) for name in names])[codes], every
     y = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.int64))
     return y[: len(train)], None if test is None else y[len(train) :], names

@@ -6,12 +6,15 @@ The round loop talks to an engine through :class:`Engine` and knows nothing of p
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from fedcohort.core.flat import Weights
 from fedcohort.core.parts import Ids, Memory, Merge, Objective
+from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
-from fedcohort.data.federation import Split
+
+Served = tuple[Memory, Ids]  # a model ("params", "buffers") and the clients that it serves
 
 
 class Order(NamedTuple):
@@ -20,10 +23,10 @@ class Order(NamedTuple):
     client: int
     down: Memory
     mine: Memory
-    lr: float
-    steps: int
+    budget: Local  # with this round's learning rate; the client knows how many steps that makes
     probes: frozenset[str] = frozenset()  # those of PROBES it shall tell
-    quota: Tensor | None = None  # [C] samples of each class it may use; None: all
+    quota: Tensor | None = None  # [C] samples of each class it may use, if it has them; None: all
+    judged: bool = False  # its update is not wanted before `Engine.collect`
 
 
 class Answer(NamedTuple):
@@ -37,6 +40,23 @@ class Answer(NamedTuple):
     steps: int
     reach: float
     probes: Memory  # what was asked for; goes to the server
+    size: int  # samples it trained on
+    refused: str = ""  # why the answer cannot be used; empty: it can
+
+
+class Scores(NamedTuple):
+    """How models did on clients' test samples. Clients that did not answer have none."""
+
+    size: np.ndarray  # [K]
+    right: np.ndarray  # [K] correct answers
+    loss: np.ndarray  # [K] summed
+    by_class: tuple[np.ndarray, np.ndarray] | None  # size and right as [K, C]; None: withheld
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """[K]; NaN for clients without test samples."""
+        nothing = np.full(len(self.size), np.nan)
+        return np.divide(self.right, self.size, out=nothing, where=self.size > 0)
 
 
 class Engine(Protocol):
@@ -44,28 +64,32 @@ class Engine(Protocol):
 
     task: Task
 
+    @property
+    def messages(self) -> int:
+        """Sent to clients so far; 0 for ever where clients are simulated."""
+
     def merged(self, encoders: Sequence[Weights], plan: Merge) -> "Engine":
         """An engine of the same kind for the task of :func:`fedcohort.core.merge.merged_task`."""
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        """One round of local training, number ``number``."""
+        """One round of local training, number ``number``. Who has no sample to train on gives no answer."""
+
+    def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
+        """Judged answers of this round, complete with their updates; again they may be fewer."""
 
     def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
         """Mean loss of one model on each client's training data, or on so many ``samples`` of it drawn for
         round ``number``; NaN where there is none."""
 
-    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
-        """What each client answers to the loss ``[models, n]`` of each model on each of its training
-        samples."""
+    def survey(
+        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+    ) -> tuple[Ids, Tensor]:
+        """Who of ``clients`` answered, and what: ``answer`` of the loss ``[models, n]`` of each model on each
+        of its training samples."""
 
     def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
         """``[models, clients]``: accuracy of each model on each client's validation data; NaN where there
         is none."""
 
-    def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and predicted class of one model for each of these rows of a split."""
-
-    def predict_each(
-        self, models: Sequence[tuple[Weights, Tensor]], split: Split
-    ) -> list[tuple[Tensor, Tensor]]:
-        """The same for many models, each with rows of its own."""
+    def score(self, models: Sequence[Served]) -> Scores:
+        """Every client's own test samples, answered by the model that serves it."""

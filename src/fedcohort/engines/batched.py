@@ -38,7 +38,8 @@ class BatchedEngine(LoopEngine):
         if alone or not objective.affine:
             return super().train(objective, orders, number)
         alike: dict[int, list[tuple[Order, Job]]] = {}
-        for order in orders:
+        able = [order for order in orders if self.samples(order).any()]
+        for order in able:
             job = self.job(objective, order, number, model)
             alike.setdefault(len(job.plan), []).append((order, job))
         answers = {}
@@ -48,7 +49,7 @@ class BatchedEngine(LoopEngine):
                 params, traces = self._descend(objective, [job for _, job in block])
                 for (order, _), ended, trace in zip(block, params, traces, strict=True):
                     answers[order.client] = self._answer(objective, order, number, ended, trace)
-        return [answers[order.client] for order in orders]
+        return [answers[order.client] for order in able]
 
     def _answer(
         self, objective: Objective, order: Order, number: int, params: Tensor, trace: Tensor

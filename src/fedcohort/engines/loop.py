@@ -14,13 +14,15 @@ from fedcohort.core.parts import Ids, Memory, Merge, Objective, View
 from fedcohort.core.task import Task
 from fedcohort.core.train import Descend, Job, client_round, prepare
 from fedcohort.data.federation import Split, take
-from fedcohort.engines import Answer, Order
+from fedcohort.engines import Answer, Order, Scores, Served
 
 CHUNK = 4096  # examples evaluated at a time
 
 
 class LoopEngine:
     """Trains and evaluates in this process."""
+
+    messages = 0
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -33,12 +35,22 @@ class LoopEngine:
         return self._merged[1]
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        return [self.train_one(objective, order, number, self.task.model) for order in orders]
+        able = [order for order in orders if self.samples(order).any()]
+        return [self.train_one(objective, order, number, self.task.model) for order in able]
+
+    def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
+        return list(answers)
+
+    def samples(self, order: Order) -> Tensor:
+        """``[C]``: what the client trains on, which is no more than it has."""
+        own = self.counts[order.client]
+        return own if order.quota is None else order.quota.long().minimum(own)
 
     def view(self, order: Order) -> View:
         """What the client sees."""
-        counts = self.counts[order.client] if order.quota is None else order.quota
-        return View(order.down, order.mine, counts, int(counts.sum()), order.lr, order.steps)
+        counts, budget = self.samples(order), order.budget
+        size = int(counts.sum())
+        return View(order.down, order.mine, counts, size, budget.lr, budget.steps_for(size))
 
     def rows(self, order: Order) -> Tensor:
         """The rows it trains on. A quota is filled with the same samples in every round."""
@@ -46,11 +58,12 @@ class LoopEngine:
         rows = train.rows(client)
         if order.quota is None:
             return rows
+        quota = self.samples(order)
         shuffled = torch.randperm(len(rows), generator=generator(self.task.seed, "quota", client))
         labels = train.y[rows[shuffled]]
-        rank = F.one_hot(labels, len(order.quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
+        rank = F.one_hot(labels, len(quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
         keep = torch.zeros(len(rows), dtype=torch.bool)
-        keep[shuffled] = rank <= order.quota[labels]
+        keep[shuffled] = rank <= quota[labels]
         return rows[keep]
 
     def probe(self, order: Order, rows: Tensor, trained: Weights, model: Flat) -> Memory:
@@ -80,7 +93,8 @@ class LoopEngine:
         assert job.rows is not None
         probes = self.probe(order, job.rows, trained.weights, model)
         buffers, trace = trained.weights.buffers, trained.trace
-        return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes)
+        size = job.view.size
+        return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
     def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
         train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
@@ -97,13 +111,15 @@ class LoopEngine:
             for own, key in zip(rows, keys, strict=True)
         ]
 
-    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
+    def survey(
+        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+    ) -> tuple[Ids, Tensor]:
         train = self.task.federation.train
         told = []
         for client in clients.tolist():
             rows = train.rows(client)
             told.append(answer(torch.stack([self.predict(model, train, rows)[0] for model in models])))
-        return torch.stack(told)
+        return clients, torch.stack(told)
 
     def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
         held = self.task.federation.validation
@@ -115,12 +131,32 @@ class LoopEngine:
         return table
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and predicted class of one model for each of these rows of a split."""
         return predict(self.task.model, weights, split, rows)
 
     def predict_each(
         self, models: Sequence[tuple[Weights, Tensor]], split: Split
     ) -> list[tuple[Tensor, Tensor]]:
+        """The same for many models, each with rows of its own."""
         return [self.predict(weights, split, rows) for weights, rows in models]
+
+    def score(self, models: Sequence[Served]) -> Scores:
+        federation, test = self.task.federation, self.task.federation.test
+        correct = torch.zeros(federation.num_clients, federation.num_classes)
+        loss = torch.zeros(federation.num_clients, dtype=torch.float64)
+        served = [[test.rows(client) for client in members.tolist()] for _, members in models]
+        asked = [
+            (Weights(model["params"], model["buffers"]), torch.cat(rows))
+            for (model, _), rows in zip(models, served, strict=True)
+        ]
+        answers = self.predict_each(asked, test)
+        for (_, members), own, (_, rows), answer in zip(models, served, asked, answers, strict=True):
+            (losses, predicted), labels = answer, test.y[rows]
+            owner = members.repeat_interleave(torch.tensor([len(few) for few in own]))
+            correct.index_put_((owner, labels), (predicted == labels).float(), accumulate=True)
+            loss.index_add_(0, owner, losses.double())
+        total, right = test.counts(federation.num_classes).numpy(), correct.numpy()
+        return Scores(total.sum(1), right.sum(1), loss.numpy(), (total, right))
 
 
 @torch.no_grad()

@@ -38,6 +38,7 @@ from fedcohort.engines.stack import Stack, fits
 A = TypeVar("A")
 B = TypeVar("B")
 
+CORES = os.cpu_count() or 1  # that this process may use; several that share a machine each use some
 EVALUATE = 1024  # examples evaluated at a time
 BLOCK = 32  # clients trained together
 
@@ -50,15 +51,16 @@ class PoolEngine(LoopEngine):
         torch.set_num_threads(1)  # parallel over clients, not inside an operation
         keep_freed_memory()
         # Some layers draw from a generator that all threads share: such models stay with one worker.
-        self.workers = 1 if task.model.draws_globally else workers or os.cpu_count() or 1
+        self.workers = 1 if task.model.draws_globally else workers or CORES
         self.stack = Stack.of(task.model)
         self.own = threading.local()
         self.pool = _threads(self.workers) if self.workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         """One round. The longest go first, so that no worker is left with one at the end."""
-        together, alone = self._divide(objective, orders)
-        longest_first = sorted(alone, key=lambda order: -order.steps)
+        able = [order for order in orders if self._size(order)]
+        together, alone = self._divide(objective, able)
+        longest_first = sorted(alone, key=lambda order: -self._steps(order))
         work = [*together, *([order] for order in longest_first)]
         done = self._map(lambda some: self._train_some(objective, some, number), work)
         answers = [answer for some in done for answer in some]
@@ -72,13 +74,13 @@ class PoolEngine(LoopEngine):
         alike: dict[int, list[Order]] = {}
         alone = []
         for order in orders:
-            if is_small(self.stack, self._size(order), order.steps, self.task.local.batch):
+            if is_small(self.stack, self._size(order), self._steps(order), order.budget.batch):
                 alike.setdefault(id(order.down), []).append(order)
             else:
                 alone.append(order)
         blocks = []
         for same in alike.values():
-            same = sorted(same, key=lambda order: (order.steps, self._size(order)))
+            same = sorted(same, key=lambda order: (self._steps(order), self._size(order)))
             count = -(-len(same) // BLOCK)
             ends = [round(len(same) * end / count) for end in range(count + 1)]
             blocks += [same[start:end] for start, end in pairwise(ends)]
@@ -86,8 +88,13 @@ class PoolEngine(LoopEngine):
         return [block for block in blocks if len(block) > 1], alone + few
 
     def _size(self, order: Order) -> int:
+        if order.quota is not None:
+            return int(self.samples(order).sum())
         bounds = self.task.federation.train.bounds
         return bounds[order.client + 1] - bounds[order.client]
+
+    def _steps(self, order: Order) -> int:
+        return order.budget.steps_for(self._size(order))
 
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
         """Whether all start from the model that was sent and only add gradients of unchanged examples."""
@@ -118,7 +125,8 @@ class PoolEngine(LoopEngine):
             if order.probes and job.rows is not None:
                 trained = Weights(order.down["params"] + row.tensor(), buffers)
                 probes = self.probe(order, job.rows, trained, self._model())
-            answers.append(Answer(order.client, up, order.mine, buffers, trace, steps, job.reach(), probes))
+            told = steps, job.reach(), probes, job.view.size
+            answers.append(Answer(order.client, up, order.mine, buffers, trace, *told))
         return answers
 
     def _model(self) -> Flat:
@@ -142,12 +150,15 @@ class PoolEngine(LoopEngine):
         losses = self.predict(weights, train, torch.cat(rows))[0]
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
-    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
+    def survey(
+        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+    ) -> tuple[Ids, Tensor]:
         train = self.task.federation.train
         rows = [train.rows(client) for client in clients.tolist()]
         every = torch.cat(rows)
         losses = torch.stack([loss for loss, _ in self.predict_each([(m, every) for m in models], train)])
-        return torch.stack([answer(part) for part in losses.split([len(own) for own in rows], 1)])
+        told = [answer(part) for part in losses.split([len(own) for own in rows], 1)]
+        return clients, torch.stack(told)
 
     def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
         held = self.task.federation.validation

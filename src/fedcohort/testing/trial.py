@@ -13,7 +13,7 @@ from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.engines import Engine
 from fedcohort.engines.loop import LoopEngine
-from fedcohort.evaluate import score, serving, settle
+from fedcohort.evaluate import serving, settle
 from fedcohort.partition import partitioner
 
 ROUNDS = 4
@@ -46,8 +46,8 @@ def accuracy(method: Method, task: Task, state: State) -> float:
     """Of all test samples, each answered by the model that serves its client."""
     task = task.for_method(method)
     task, engine = present(method, state, task, LoopEngine(task))
-    scores = score(serving(method, settle(method, state, task, engine)), task, engine)
-    return float(scores.correct.sum() / scores.total.sum())
+    scores = engine.score(serving(method, settle(method, state, task, engine)))
+    return float(scores.right.sum() / scores.size.sum())
 
 
 def assert_same(ours: State, theirs: State, sentence: str) -> None:

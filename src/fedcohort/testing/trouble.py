@@ -40,7 +40,9 @@ class NobodyTells(LoopEngine):
         found = super().losses(weights, clients, samples, number)
         return torch.where(torch.arange(len(found)) < self.told, found, torch.nan)
 
-    def survey(self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]) -> Tensor:
+    def survey(
+        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+    ) -> tuple[Ids, Tensor]:
         return super().survey(models, clients, lambda losses: answer(torch.full_like(losses, torch.nan)))
 
 

@@ -44,12 +44,14 @@ class Table:
     categorical: tuple[str, ...] = ()  # numbers that are codes, not quantities
     missing: Literal["refuse", "mean"] = "refuse"  # for empty cells of number columns
     threshold: float | None = None  # makes a number column a yes/no label: above the threshold or not
+    classes: tuple[str, ...] | None = None  # every label there is, if the table may lack some
     test_path: str | None = None
     text_width: Annotated[int, at_least(2)] = 512
     header: bool = True  # without one, columns are column_1, column_2, ...
     separator: str = ","
 
-    def load(self, where: Places) -> Dataset:
+    def load(self, where: Places, share: bool = False) -> Dataset:
+        """``share``: the table is one client's own."""
         frame = read_table(self.path, where, self.header, self.separator)
         test = None
         if self.test_path is not None:
@@ -63,7 +65,7 @@ class Table:
         names = None
         if self.threshold is not None:
             names = (f"at most {self.threshold:g}", f"above {self.threshold:g}")
-        y, test_y, classes = encode_labels(labels, test_labels, names)
+        y, test_y, classes = encode_labels(labels, test_labels, names, self.classes)
         return Dataset(
             _encode(columns, frame),
             y,
@@ -73,6 +75,7 @@ class Table:
             client_column(frame, self.client),
             None if test is None else client_column(test, self.client),
             self._story(frame, columns),
+            share=share,
         )
 
     def _require_columns(self, frame: "pl.DataFrame") -> None:

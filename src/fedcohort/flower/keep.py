@@ -1,0 +1,92 @@
+"""What a client keeps on its own disk between messages: memories, an update that is not wanted yet, encoders.
+
+Flower starts a new process for every message and forgets its context when a node restarts, so the disk it is.
+A memory is known by the round it was written in. The one that training began from stays until the next: a
+server that goes back to its last checkpoint asks for it again.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.parts import Memory
+
+NEVER = -1  # the version of a memory that was never written
+
+
+class Keep:
+    """One client's folder for one run."""
+
+    def __init__(self, home: Path, token: str, client: str) -> None:
+        if not re.fullmatch(r"[0-9a-f]{8,64}", token):
+            raise ValueError("the run's token is not a hexadecimal number")
+        self.home, self.folder = home, home / token / re.sub(r"[^\w-]+", "_", client)
+
+    def secret(self) -> int:
+        """A number that only this client knows, drawn once: its noise is drawn from it, so that the server
+        can neither guess the noise nor average it away by asking twice."""
+        path = self.home / "secret"
+        if not path.exists():
+            self.home.mkdir(parents=True, exist_ok=True)
+            aside = self.home / f"secret.{os.getpid()}"
+            aside.touch(mode=0o600)
+            aside.write_text(str(secrets.randbits(63)))
+            with suppress(FileExistsError):  # another process of this client was first
+                os.link(aside, path)
+            aside.unlink()
+        return int(path.read_text())
+
+    def memory(self, version: int) -> Memory | None:
+        """What was remembered after that round; None if it is gone."""
+        return self._read(f"memory-{version}")
+
+    def remember(self, memory: Memory, version: int, begun: int) -> None:
+        """Keeps the memory of a round, and the one that it began from."""
+        self._write(f"memory-{version}", memory)
+        needed = {f"memory-{version}", f"memory-{begun}"}
+        for path in self.folder.glob("memory-*.safetensors"):
+            if path.stem not in needed:
+                path.unlink(missing_ok=True)
+
+    def hold(self, update: Memory, number: int) -> None:
+        """Keeps an update until the server wants it; only that of the last round."""
+        for path in self.folder.glob("update-*.safetensors"):
+            path.unlink(missing_ok=True)
+        self._write(f"update-{number}", update)
+
+    def held(self, number: int) -> Memory | None:
+        return self._read(f"update-{number}")
+
+    def store_encoders(self, encoders: Sequence[Weights]) -> None:
+        named = {
+            f"{n}/{key}": value for n, each in enumerate(encoders) for key, value in each._asdict().items()
+        }
+        self._write("encoders", named)
+
+    def encoders(self) -> list[Weights] | None:
+        stored = self._read("encoders")
+        if stored is None:
+            return None
+        count = len(stored) // 2
+        return [Weights(stored[f"{n}/params"], stored[f"{n}/buffers"]) for n in range(count)]
+
+    def _read(self, name: str) -> Memory | None:
+        from safetensors.torch import load_file
+
+        path = self.folder / f"{name}.safetensors"
+        return load_file(path) if path.exists() else None
+
+    def _write(self, name: str, memory: Memory) -> None:
+        """Whole or not at all, whenever the process is killed."""
+        from safetensors.torch import save_file
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / f"{name}.{os.getpid()}.part"
+        save_file({key: value.clone() for key, value in memory.items()}, aside)
+        with aside.open("rb") as file:
+            os.fsync(file.fileno())
+        aside.replace(self.folder / f"{name}.safetensors")

@@ -1,0 +1,111 @@
+"""Where a client's data come from: its own file, its own function, or its part of the experiment's data.
+
+What is read here never leaves: answers are made of it by :mod:`.worker`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.core.task import Task
+from fedcohort.data import Dataset, Federation, Places, Split, federate
+from fedcohort.data.labels import encode_labels
+from fedcohort.errors import UserError
+from fedcohort.experiment import Experiment
+from fedcohort.models import flat_model
+from fedcohort.own_code import import_own
+from fedcohort.partition import partitioner
+
+Settings = Mapping[str, Any]  # of this node, above those of the run: data, label, load, name, partition-id
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """One client's data, split for training, validation and test."""
+
+    federation: Federation
+    place: int  # of this client in that federation
+
+    @classmethod
+    def read(cls, settings: Settings, experiment: Experiment, seed: int) -> "OwnData":
+        part = settings.get("partition-id")
+        if "data" in settings or "load" in settings:
+            dataset = _loaded(settings) if "load" in settings else _table(settings, experiment)
+            whole = federate(dataset, partitioner("iid", clients=1), experiment.split, seed)
+            return cls(replace(whole, clients=(_name(settings),)), 0)
+        if part is None:
+            raise UserError("this client has no data: give it 'data' and 'label', 'load', or 'partition-id'")
+        dealt = experiment.federation(seed)
+        if not 0 <= int(part) < dealt.num_clients:
+            raise UserError(f"partition-id {part}: the experiment deals {dealt.num_clients} clients, from 0")
+        return cls(dealt, int(part))
+
+    def task(self, experiment: Experiment, seed: int, client: int, classes: Sequence[str]) -> Task:
+        """The experiment in which only ``client``, this one, has data; ``classes`` are everybody's."""
+        federation = self.alone(client, tuple(classes) or self.federation.classes)
+        settings = {key: value for key, value in experiment.model.items() if key != "name"}
+        shape, count = federation.shape, federation.num_classes
+        model = flat_model(experiment.model["name"], shape, count, settings, federation.vocabulary)
+        return Task(federation, model, experiment.local, privacy=experiment.privacy, seed=seed)
+
+    def alone(self, client: int, classes: tuple[str, ...]) -> Federation:
+        """A federation in which this is client number ``client`` and the others are empty."""
+        own = self.federation
+        if unknown := [name for name in own.classes if name not in classes]:
+            raise UserError(f"label '{unknown[0]}' is none of the federation's classes")
+        code = torch.tensor([classes.index(name) for name in own.classes])
+
+        def only(split: Split) -> Split:
+            x, y = split.examples(self.place)
+            offsets = torch.zeros(client + 2, dtype=torch.long)
+            offsets[-1] = len(y)
+            return Split(x, code[y], torch.arange(len(y)), offsets)
+
+        names = (*(f"other {number}" for number in range(client)), own.clients[self.place])
+        train, validation, test = only(own.train), only(own.validation), only(own.test)
+        return Federation(train, validation, test, classes, names, None, own.provenance, own.vocabulary)
+
+
+def _name(settings: Settings) -> str:
+    """What reports call this client: what it wants, else its file's name or its number."""
+    file = Path(str(settings["data"])).name.partition(".")[0] if "data" in settings else "client"
+    return str(settings.get("name") or settings.get("partition-id", file))
+
+
+def _table(settings: Settings, experiment: Experiment) -> Dataset:
+    """The client's CSV or Parquet file, read with the experiment's options for tables."""
+    from fedcohort.core.settings import build
+    from fedcohort.data.sources.table import Table
+
+    given = experiment.data if experiment.data.get("source") == "table" else {}
+    not_mine = "source", "root", "test_path", "client"
+    options = {key: value for key, value in given.items() if key not in not_mine}
+    options["path"] = str(Path(settings["data"]).expanduser())
+    if "label" in settings:
+        options["label"] = settings["label"]
+    return build(Table, options, "data").load(Places.of(None), share=True)
+
+
+def _loaded(settings: Settings) -> Dataset:
+    """What the client's own function ``module:function`` returns: ``(x, y)``, or a Dataset."""
+    module, _, name = str(settings["load"]).partition(":")
+    function = getattr(import_own(module, "load"), name, None)
+    if not callable(function):
+        raise UserError(f"load = '{settings['load']}': there is no such function; write 'module:function'")
+    loaded = function(settings.get("name", settings.get("partition-id", "")))
+    if isinstance(loaded, Dataset):
+        return replace(loaded, share=True)
+    if not isinstance(loaded, tuple) or len(loaded) != 2:
+        raise UserError(f"load = '{settings['load']}' returned no pair of examples and labels: return (x, y)")
+    x, y = (torch.as_tensor(np.asarray(part)) for part in loaded)
+    labels, _, classes = encode_labels(y.numpy())
+    return Dataset(_numbers(x), labels, classes, share=True)
+
+
+def _numbers(x: Tensor) -> Tensor:
+    return x.to(torch.float32)

@@ -1,0 +1,141 @@
+"""Who takes part, as far as the server knows: asked of every client by one message, without any example."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedcohort.checkpoint import write_atomically
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Privacy
+from fedcohort.data.federation import Federation, Split, Told
+from fedcohort.errors import UserError
+from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, natural
+from fedcohort.flower.post import Post
+from fedcohort.flower.wire import Letter
+
+log = logging.getLogger("fedcohort.flower")
+
+
+@dataclass(frozen=True)
+class Roster(Federation):
+    """A federation whose examples are elsewhere: how many each client has is known, and what it told."""
+
+    told: Told = field(default=Told(None, {}))
+
+    @property
+    def seen(self) -> Tensor | None:
+        return self.told.counts
+
+    def tell(self, method: Method, privacy: Privacy, seed: int) -> Told:
+        return self.told
+
+    def pooled(self) -> "Federation":
+        raise UserError(
+            "centralised moves all data to one place, which no deployment does: remove it from the methods"
+        )
+
+    def save(self, path: Path) -> None:
+        """For a server that is started again: clients keep their numbers, also those that are not back."""
+        from safetensors.torch import save
+
+        facts = {
+            "clients": self.clients,
+            "classes": self.classes,
+            "shape": self.shape,
+            "vocabulary": self.vocabulary,
+        }
+        tensors = {f"summary/{name}": table for name, table in self.told.summaries.items()}
+        tensors["sizes"] = torch.stack([part.sizes for part in (self.train, self.validation, self.test)])
+        if self.told.counts is not None:
+            tensors["counts"] = self.told.counts
+        write_atomically(path, save(tensors, {"facts": json.dumps(facts)}))
+
+    @classmethod
+    def load(cls, path: Path) -> "Roster":
+        """The inverse."""
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads(file.metadata()["facts"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        sizes, counts = tensors.pop("sizes"), tensors.pop("counts", None)
+        told = Told(counts, {key.removeprefix("summary/"): table for key, table in tensors.items()})
+        return cls.of(sizes, facts["clients"], facts["classes"], facts["shape"], facts["vocabulary"], told)
+
+    @classmethod
+    def of(
+        cls,
+        sizes: Tensor,
+        clients: Sequence[str],
+        classes: Sequence[str],
+        shape: Sequence[int],
+        vocabulary: int,
+        told: Told,
+    ) -> "Roster":
+        """From ``sizes [3, K]`` of training, validation and test data, and what else clients said."""
+        x = torch.zeros(0, *shape, dtype=torch.long if vocabulary else torch.float32)
+        nothing = torch.zeros(0, dtype=torch.long)
+        offsets = F.pad(sizes.cumsum(1), (1, 0))
+        train, validation, test = (Split(x, nothing, nothing, own) for own in offsets)
+        names = tuple(classes), tuple(clients)
+        return cls(train, validation, test, *names, None, {}, vocabulary, told)
+
+
+def gather(
+    post: Post, letter: Callable[[Sequence[str]], Letter], wanted: int, privacy: Privacy, patience: float
+) -> tuple[Roster, list[int]]:
+    """The roster of all nodes that are there once ``wanted`` are, and the node of each client.
+
+    ``letter`` writes the question, given the classes of the federation (none before they are known).
+    """
+    cards = ask_cards(post, letter(()), await_nodes(post, wanted, patience))
+    classes = all_classes(cards)
+    apart = {card.node for card in cards if card.classes != classes}
+    if apart and privacy.counts != "exact":  # asked twice, a client would have to add its noise twice
+        raise UserError(
+            "clients name different classes, and privacy.counts is not 'exact': list all of them in "
+            "data.classes of the experiment"
+        )
+    if apart:
+        known = [card for card in cards if card.node not in apart]
+        cards = known + ask_cards(post, letter(classes), apart)
+    cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
+    return roster_of(cards, classes), [card.node for card in cards]
+
+
+def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
+    """The nodes that are there once they are as many as ``wanted``, or all there are after that long."""
+    deadline, nodes = time.monotonic() + patience, post.online()
+    while len(nodes) < wanted and time.monotonic() < deadline:
+        log.info("%d of %d clients are there; waiting", len(nodes), wanted)
+        time.sleep(min(3.0, patience))
+        nodes = post.online()
+    if not nodes:
+        raise UserError(f"no client connected within {patience:.0f} seconds: start them, then run again")
+    return nodes
+
+
+def roster_of(cards: Sequence[Card], classes: tuple[str, ...]) -> Roster:
+    """The federation of these clients; they must hold examples of one kind."""
+    first = cards[0]
+    for card in cards:
+        if (card.shape, card.vocabulary) != (first.shape, first.vocabulary):
+            raise UserError(
+                f"examples of {card.name} have shape {card.shape}, those of {first.name} {first.shape}: "
+                "prepare the data of all clients in the same way"
+            )
+        if card.classes != classes or card.summaries.keys() != first.summaries.keys():
+            raise UserError(f"{card.name} does not use the experiment's classes: look at its log")
+    everybody = all(card.counts is not None for card in cards)
+    counts = torch.stack([c.counts for c in cards if c.counts is not None]) if everybody else None
+    summaries = {name: torch.stack([card.summaries[name] for card in cards]) for name in first.summaries}
+    sizes = torch.tensor([card.sizes for card in cards]).t()
+    names = [card.name for card in cards]
+    return Roster.of(sizes, names, classes, first.shape, first.vocabulary, Told(counts, summaries))

@@ -1,0 +1,135 @@
+"""The Flower ServerApp: the runs of one experiment, whose clients are on other machines.
+
+``run_config`` says ``experiment`` (the path of its file), ``out`` (where results go), ``resume`` (a results
+directory to continue), ``round-timeout`` (seconds to wait for clients) and ``clients`` (how many to wait for
+before the first round). Results are the files that a simulation writes.
+"""
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedcohort.checkpoint import write_atomically
+from fedcohort.comparison import Job, Plan, begin, reopen
+from fedcohort.core.loop import start
+from fedcohort.core.task import Task
+from fedcohort.errors import UserError
+from fedcohort.experiment import Experiment
+from fedcohort.flower.engine import FlowerEngine
+from fedcohort.flower.nodes import NOWHERE, Nodes
+from fedcohort.flower.post import Post
+from fedcohort.flower.roster import Roster, await_nodes, gather
+from fedcohort.flower.wire import Letter
+from fedcohort.lock import held
+from fedcohort.models import flat_model
+from fedcohort.record import ROSTER, Recorder, read_result
+from fedcohort.report import REPORT, write_report
+from fedcohort.runner import Result, run
+from fedcohort.trackers import start_trackers
+
+log = logging.getLogger("fedcohort.flower")
+
+# Beside what every run directory holds:
+TOKEN = "flower-token"  # what clients know the run by
+LOG = "flower.log"  # what happened to whom
+TIMEOUT = 600.0  # seconds for an answer
+RETURN = 60.0  # seconds that a continued run waits for all its clients
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config = context.run_config
+    plan = plan_for(config)
+    post = Post(grid, float(config.get("round-timeout") or TIMEOUT))
+    for job in plan.jobs:
+        if read_result(job.directory) is None:
+            carry_out(plan.experiment, job, post, int(config.get("clients") or 0))
+    log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT))
+
+
+def plan_for(config: Any) -> Plan:
+    """The runs to make, or those to continue."""
+    if config.get("resume"):
+        return reopen(Path(str(config["resume"])))
+    if not config.get("experiment"):
+        raise UserError("run_config 'experiment': missing, give the path of the experiment file")
+    return begin(Experiment.read(str(config["experiment"])), Path(str(config.get("out") or "runs")))
+
+
+def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Result:
+    """One run, from its start or from its last completed round, to its end."""
+    table = experiment.table(job.method, job.seed)
+    job.directory.mkdir(parents=True, exist_ok=True)
+    with held(job.directory), logging_to(job.directory / LOG):
+        facts = {"run": table, "token": token(job.directory)}
+        nodes = meet(experiment, job, post, clients, facts)
+        task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
+        engine = FlowerEngine(nodes, job.method, task, {**facts, "classes": list(nodes.roster.classes)})
+        recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories)
+        begun = recorder.open()
+        trackers = start_trackers(experiment.trackers, job.directory, table, begun)
+        if begun is None:
+            first = start(job.method, task, task.profile(job.method))
+            begun = replace(first, clients=engine.memories({})), []
+        wishes = experiment.rounds, experiment.evaluation
+        result = run(job.method, task, *wishes, (recorder, *trackers), begun, lambda _: engine)
+        recorder.finish(result.metrics)
+        return result
+
+
+def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict[str, Any]) -> Nodes:
+    """Who takes part: asked when a run begins, remembered when it is continued."""
+
+    def question(classes: Sequence[str]) -> Letter:
+        return Letter({**facts, "client": None, "classes": list(classes), "merge": None}, {})
+
+    path = job.directory / ROSTER
+    if path.exists():
+        roster = Roster.load(path)
+        await_nodes(post, roster.num_clients, min(RETURN, post.timeout))
+        return Nodes(post, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
+    wanted = clients or getattr(experiment.partition, "clients", 1)
+    privacy = job.method.privacy(experiment.privacy)
+    roster, known = gather(post, question, wanted, privacy, post.timeout)
+    roster.save(path)
+    return Nodes(post, roster, known, lambda: question(roster.classes))
+
+
+def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
+    """The experiment as the server sees it. Images are changed at clients, if they shall be."""
+    settings = {key: value for key, value in experiment.model.items() if key != "name"}
+    name, shape = experiment.model["name"], roster.shape
+    model = flat_model(name, shape, roster.num_classes, settings, roster.vocabulary)
+    local = replace(experiment.local, augment=None)
+    return Task(roster, model, local, experiment.cohort, experiment.privacy, experiment.faults, seed)
+
+
+def token(directory: Path) -> str:
+    """What clients know the run by: drawn when it begins, the same when it is continued."""
+    path = directory / TOKEN
+    if not path.exists():
+        write_atomically(path, secrets.token_hex(16).encode())
+    return path.read_text()
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Inside, what happens to clients is also written to this file."""
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(file)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(file)
+        file.close()

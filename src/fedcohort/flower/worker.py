@@ -1,0 +1,162 @@
+"""A client's answers to letters: the simulation's reference engine, on a federation in which it is alone."""
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.flat import Weights
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Memory, Merge
+from fedcohort.core.profile import Local, Profile
+from fedcohort.core.task import Task
+from fedcohort.engines import Answer, Order
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.flower import wire
+from fedcohort.flower.keep import NEVER, Keep
+from fedcohort.flower.wire import Letter, read_models
+
+
+class Refusal(Exception):  # noqa: N818  # an answer, not a mistake
+    """The client cannot do what it was asked; ``code`` is all that the server is told."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Worker:
+    """One client in one run. In its task, all clients but this one have no data."""
+
+    def __init__(self, method: Method, task: Task, client: int, keep: Keep) -> None:
+        self.method, self.task, self.client, self.keep = method, task, client, keep
+        self.engine = LoopEngine(task)
+        self.alone = torch.tensor([client])
+
+    def answer(self, kind: str, letter: Letter) -> Letter:
+        """Refusal where there is no answer."""
+        hooks = {
+            wire.PROFILE: self.profile,
+            wire.LOSS: self.loss,
+            wire.SURVEY: self.survey,
+            wire.TRAIN: self.train,
+            wire.UPDATE: self.update,
+            wire.CROSS: self.cross,
+            wire.MEMORY: self.memory,
+            wire.SCORE: self.score,
+        }
+        return hooks[kind](letter)
+
+    def profile(self, letter: Letter) -> Letter:
+        """Who it is; label counts and summaries only if the method uses them, and as privacy has it."""
+        federation, method = self.task.federation, self.method
+        told = federation.tell_of([self.client], method, self.task.privacy, self.keep.secret())
+        splits = federation.train, federation.validation, federation.test
+        facts = {
+            "name": federation.clients[self.client],
+            "sizes": [int(split.sizes[self.client]) for split in splits],
+            "classes": list(federation.classes),
+            "shape": list(federation.shape),
+            "vocabulary": federation.vocabulary,
+        }
+        revealed = {name: table[0] for name, table in told.summaries.items()}
+        if told.counts is not None and "counts" in method.uses:
+            return Letter(facts, {"counts": {"counts": told.counts[0]}, "summaries": revealed})
+        return Letter(facts, {"summaries": revealed})
+
+    def loss(self, letter: Letter) -> Letter:
+        (weights,) = read_models(letter)
+        samples, number = letter.facts["samples"], letter.facts["number"]
+        return Letter({"loss": float(self.present(letter).losses(weights, self.alone, samples, number))}, {})
+
+    def survey(self, letter: Letter) -> Letter:
+        engine = self.present(letter)
+        _, answers = engine.survey(read_models(letter), self.alone, self.method.grouping.answer)
+        return Letter({}, {"answer": {"answer": answers[0]}})
+
+    def train(self, letter: Letter) -> Letter:
+        facts, engine = letter.facts, self.present(letter)
+        quota = letter.tensors.get("quota", {}).get("quota")
+        mine = self._mine(engine, facts["version"])
+        probes = frozenset(facts["probes"])
+        order = Order(self.client, letter.tensors["down"], mine, Local(**facts["budget"]), probes, quota)
+        trained = engine.train(self.method.objective, [order], facts["number"])
+        if not trained:
+            raise Refusal(wire.NOTHING)
+        (answer,) = trained
+        update = {**answer.up, "buffers": answer.buffers}
+        if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
+            raise Refusal(wire.NOT_FINITE)
+        if answer.mine:
+            self.keep.remember(answer.mine, facts["number"], facts["version"])
+        told = {"steps": answer.steps, "reach": answer.reach, "size": answer.size}
+        tensors = {"trace": {"trace": self._trace(answer)}, "probes": answer.probes}
+        if self.method.silent:  # it trains for itself alone
+            return Letter(told, tensors)
+        if facts["judged"]:
+            self.keep.hold(update, facts["number"])
+            return Letter(told, tensors)
+        return Letter(told, {**tensors, "update": update})
+
+    def update(self, letter: Letter) -> Letter:
+        update = self.keep.held(letter.facts["number"])
+        if update is None:
+            raise Refusal(wire.NOTHING)
+        return Letter({}, {"update": update})
+
+    def cross(self, letter: Letter) -> Letter:
+        table = self.present(letter).cross_accuracy(read_models(letter), self.alone)
+        return Letter({}, {"accuracy": {"accuracy": table[:, 0]}})
+
+    def memory(self, letter: Letter) -> Letter:
+        return Letter({}, {"memory": self._mine(self.present(letter), letter.facts["version"])})
+
+    def score(self, letter: Letter) -> Letter:
+        """On its test data; if asked, also the loss on its training data, which saves the next poll."""
+        engine, facts = self.present(letter), letter.facts
+        own = facts["version"]
+        model = letter.tensors["model/0"] if own is None else self._mine(engine, own)
+        scores = engine.score([(model, self.alone)])
+        size, right, loss = (float(column[self.client]) for column in scores[:3])
+        told = {"size": int(size), "right": int(right), "loss": loss}
+        if facts["poll"]:
+            weights = Weights(model["params"], model["buffers"])
+            told["train_loss"] = float(engine.losses(weights, self.alone))
+        if scores.by_class is None or self.method.privacy(self.task.privacy).counts != "exact":
+            return Letter(told, {})
+        rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]
+        return Letter(told, {"by_class": {"size": rows[0], "right": rows[1]}})
+
+    def present(self, letter: Letter) -> LoopEngine:
+        """The engine; once models are merged, that of the merged task."""
+        if letter.facts["merge"] is None:
+            return self.engine
+        if sent := read_models(letter, "encoder"):
+            self.keep.store_encoders(sent)
+        encoders = self.keep.encoders()
+        if encoders is None:
+            raise Refusal(wire.NO_ENCODERS)
+        return self.engine.merged(encoders, Merge(**letter.facts["merge"]))
+
+    def _mine(self, engine: LoopEngine, version: int) -> Memory:
+        if version == NEVER:
+            return self.method.objective.init_client(_profile(engine.task))
+        mine = self.keep.memory(version)
+        if mine is None:
+            raise Refusal(wire.FORGOT)
+        return mine
+
+    def _trace(self, answer: Answer) -> Tensor:
+        """The loss of every step if the method asks for it, else their mean."""
+        if "trace" in self.method.uses or not answer.steps:
+            return answer.trace
+        return answer.trace.mean()[None]
+
+
+def _profile(task: Task) -> Profile:
+    """What this client knows: nothing of the others."""
+    own = task.federation
+    sizes = own.train.sizes, own.validation.sizes
+    return Profile(*sizes, None, own.num_classes, task.model, task.local, task.seed, shape=own.shape)
+
+
+def _finite(*values: Tensor) -> bool:
+    return all(bool(value.isfinite().all()) for value in values)

@@ -1,0 +1,35 @@
+"""Every method through Flower's messages ends where the reference loop ends."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from contract.test_contract import COMBINATIONS
+from fedcohort.core.method import METHODS
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.runner import run
+from flower.tiny import ROUNDS, experiment, through_flower
+
+BY_LABEL = {"cohort_entropy", "was", "wadb"}  # need label counts, which only some methods ask for
+EVERYTHING = [text for text in (*METHODS.names(), *COMBINATIONS) if text != "centralised"]
+
+
+@pytest.mark.parametrize("text", EVERYTHING)
+def test_method(text: str, tmp_path: Path) -> None:
+    asked = experiment(text)
+    ours, _ = through_flower(asked, tmp_path)
+    theirs = run(asked.methods[0], asked.task(0), ROUNDS, asked.evaluation, engine=LoopEngine)
+    assert len(ours.state.groups) == len(theirs.state.groups)
+    assert torch.equal(ours.state.grouping["group"], theirs.state.grouping["group"])
+    for a, b in zip(ours.state.groups, theirs.state.groups, strict=True):
+        torch.testing.assert_close(a.weights, b.weights, rtol=0, atol=1e-6)
+    cohorts = [[row for row in rows if row.metric == "trained"] for rows in (ours.rows, theirs.rows)]
+    assert cohorts[0] == cohorts[1]
+    assert set(ours.state.clients) == set(theirs.state.clients)
+    hidden = set() if "counts" in asked.methods[0].uses else set(BY_LABEL)
+    if asked.methods[0].privacy(asked.privacy).counts != "exact":
+        hidden |= {key for key in theirs.metrics if "accuracy[" in key or "balanced" in key}
+    assert ours.metrics.keys() == (theirs.metrics.keys() - hidden) | {"messages"}
+    for key in ours.metrics.keys() - {"messages", *BY_LABEL}:
+        assert ours.metrics[key] == pytest.approx(theirs.metrics[key], abs=1e-5, nan_ok=True), key

@@ -1,0 +1,241 @@
+"""Clients that fail, lie or come back: a round ends without them, and nothing they broke is averaged."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedcohort.core.parts import Memory
+from fedcohort.errors import UserError
+from fedcohort.flower import wire
+from fedcohort.flower.post import CRASHED, OFFLINE
+from fedcohort.flower.wire import Letter
+from fedcohort.runner import Result
+from flower.inprocess import FIRST, InProcess, failure
+from flower.tiny import CLIENTS, ROUNDS, experiment, nodes, through_flower
+
+BAD = FIRST + 2  # the node that misbehaves
+EVERYBODY = {"cohort": CLIENTS, "rounds": 2}
+
+
+def rewritten(reply: Message, **changes: Memory | None) -> Message:
+    """The reply with other tensors, or other facts where the name is ``facts``."""
+    letter = wire.read(reply.content)
+    facts = {**letter.facts, **changes.pop("facts", {})}
+    tensors = {**letter.tensors, **changes}
+    reply.content = wire.write(Letter(facts, tensors))
+    return reply
+
+
+def junk(reply: Message) -> Message:
+    reply.content = RecordDict({"nonsense": ConfigRecord({"a": 1})})
+    return reply
+
+
+def nan_update(reply: Message) -> Message:
+    update = wire.read(reply.content).tensors["update"]
+    return rewritten(reply, update={**update, "delta": torch.full_like(update["delta"], torch.nan)})
+
+
+def short_update(reply: Message) -> Message:
+    update = wire.read(reply.content).tensors["update"]
+    return rewritten(reply, update={**update, "delta": update["delta"][:3]})
+
+
+BROKEN = {
+    "crashed": lambda reply: failure(reply, CRASHED),
+    "offline": lambda reply: failure(reply, OFFLINE),
+    "nothing": lambda reply: None,
+    "junk": junk,
+    "nan": nan_update,
+    "short": short_update,
+    "other names": lambda reply: rewritten(reply, update={"gradient": torch.zeros(3)}),
+    "huge size": lambda reply: rewritten(reply, facts={"size": 10**9}),
+    "no size": lambda reply: rewritten(reply, facts={"size": None}),
+    "many steps": lambda reply: rewritten(reply, facts={"steps": 10**6}),
+    "odd trace": lambda reply: rewritten(reply, trace={"trace": torch.zeros(2, 2)}),
+    "a code": lambda reply: rewritten(reply, facts={"code": wire.FAILED}),
+    "an invented code": lambda reply: rewritten(reply, facts={"code": "patient 17 is ill"}),
+}
+REJECTED = {"junk", "nan", "short", "other names", "huge size", "no size", "many steps", "odd trace"}
+
+
+def spoiled(grid: InProcess, kind: str, how: object) -> InProcess:
+    grid.spoil = lambda asked, node, reply: how(reply) if (asked, node) == (kind, BAD) else reply
+    return grid
+
+
+def values(result: Result, metric: str) -> list[float]:
+    return [row.value for row in result.rows if row.metric == metric and not row.client]
+
+
+def log_of(out: Path) -> str:
+    return next(out.glob("experiment-*/*/flower.log")).read_text()
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The run in which client 2 simply never answers orders."""
+    out = tmp_path_factory.mktemp("without")
+    grid = spoiled(nodes(out), wire.TRAIN, BROKEN["crashed"])
+    return through_flower(experiment("fedavg", **EVERYBODY), out, grid)[0]
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_answer_is_no_answer(how: str, without: Result, tmp_path: Path) -> None:
+    grid = spoiled(nodes(tmp_path), wire.TRAIN, BROKEN[how])
+    result, _ = through_flower(experiment("fedavg", **EVERYBODY), tmp_path, grid, timeout=0.2)
+    torch.testing.assert_close(result.state.groups[0].weights, without.state.groups[0].weights)
+    assert values(result, "rejected") == [how in REJECTED] * 2
+    assert values(result, "lost") == [how not in REJECTED] * 2
+    trained = {row.value for row in result.rows if row.metric == "trained" and row.client == "client 2"}
+    assert trained == {0.0}
+    assert "client 2 " in log_of(tmp_path)
+    assert "patient" not in log_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "change"),
+    [
+        ("fedlecc", wire.SCORE, {"facts": {"train_loss": "high", "right": -1}}),
+        ("power_of_choice", wire.LOSS, {"facts": {"loss": float("nan")}}),
+        ("ifca(groups=2)", wire.SURVEY, {"answer": {"answer": torch.tensor(10**6)}}),
+        ("ifca(groups=2)", wire.SURVEY, {"answer": {"answer": torch.zeros(5)}}),
+        ("fedsoft(groups=2)", wire.SURVEY, {"answer": {"answer": torch.tensor([-5, 5])}}),
+        ("cafa", wire.CROSS, {"accuracy": {"accuracy": torch.full((4,), 7.0)}}),
+        ("fedentropy", wire.UPDATE, {"update": {}}),
+        ("cfl(eps1=9.0, eps2=0.0)+scaffold", wire.MEMORY, {"memory": {"c": torch.full((3,), torch.nan)}}),
+    ],
+)
+def test_nonsense_instead_of_an_answer(method: str, kind: str, change: dict, tmp_path: Path) -> None:
+    grid, bad = nodes(tmp_path), list[int]()
+
+    def spoil(asked: str, node: int, reply: Message) -> Message:
+        """The first that is asked this."""
+        bad.extend([node] if asked == kind and not bad else [])
+        return rewritten(reply, **change) if asked == kind and node in bad else reply
+
+    grid.spoil = spoil
+    result, _ = through_flower(experiment(method), tmp_path, grid, timeout=0.2)
+    assert bad, "nobody was asked this"
+    assert result.state.round == ROUNDS
+    assert all(group.weights.params.isfinite().all() for group in result.state.groups)
+    assert len(result.state.groups) < 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": {"counts": torch.ones(3)}},
+        {"counts": {"counts": torch.tensor([1.0, torch.nan, 1, 1])}},
+        {"facts": {"sizes": [1, 2]}},
+        {"facts": {"sizes": [-1, 2, 3]}},
+        {"facts": {"name": 5}},
+    ],
+)
+def test_who_describes_itself_wrongly_does_not_take_part(change: dict, tmp_path: Path) -> None:
+    grid = spoiled(nodes(tmp_path), wire.PROFILE, lambda reply: rewritten(reply, **change))
+    result, _ = through_flower(experiment("fedlecc", rounds=1), tmp_path, grid, timeout=0.2)
+    assert len(result.state.grouping["group"]) == CLIENTS - 1
+    assert "does not take part" in log_of(tmp_path)
+
+
+def test_the_method_is_told_who_did_not_answer(tmp_path: Path) -> None:
+    """A client that never answered has no memory and no value in FedEntropy's bookkeeping: 1, not 3."""
+    grid = spoiled(nodes(tmp_path), wire.TRAIN, BROKEN["crashed"])
+    result, _ = through_flower(experiment("fedentropy+scaffold", **EVERYBODY), tmp_path, grid)
+    assert 2 not in result.state.clients
+    assert float(result.state.groups[0].selector["value"][2]) == 1
+
+
+def test_a_client_that_comes_back_under_another_number_is_known_again(tmp_path: Path) -> None:
+    grid = nodes(tmp_path)
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind == wire.SCORE and node == BAD:  # gone after the first evaluation, back with a new number
+            grid.contexts[5000] = grid.contexts.pop(BAD)
+        return reply
+
+    grid.spoil = spoil
+    result, _ = through_flower(experiment("fedavg", cohort=CLIENTS), tmp_path, grid)
+    assert values(result, "lost") == [0, 0, 0, 0]
+    assert "client 2 is back" in log_of(tmp_path)
+
+
+def test_who_is_offline_is_not_written_to(tmp_path: Path) -> None:
+    grid = nodes(tmp_path)
+    grid.spoil = lambda kind, node, reply: (kind == wire.SCORE and grid.offline.add(BAD)) or reply
+    result, _ = through_flower(experiment("fedavg", **EVERYBODY), tmp_path, grid)
+    assert values(result, "lost") == [0, 1]
+    assert values(result, "messages")[1] == 2 * (CLIENTS - 1)  # an order and an evaluation each
+
+
+def test_a_run_whose_clients_all_fall_silent_stops(tmp_path: Path) -> None:
+    grid = nodes(tmp_path)
+    grid.spoil = lambda kind, node, reply: None if kind == wire.TRAIN else reply
+    with pytest.raises(UserError, match="no client answered in 3 rounds"):
+        through_flower(experiment("fedavg"), tmp_path, grid, timeout=0.05)
+
+
+def test_updates_that_never_come_are_silence_too(tmp_path: Path) -> None:
+    grid = nodes(tmp_path)
+    grid.spoil = lambda kind, node, reply: None if kind == wire.UPDATE else reply
+    with pytest.raises(UserError, match="no client answered in 3 rounds"):
+        through_flower(experiment("fedentropy"), tmp_path, grid, timeout=0.05)
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    grid = nodes(tmp_path)
+    grid.offline = set(grid.contexts)
+    with pytest.raises(UserError, match="no client connected"):
+        through_flower(experiment("fedavg"), tmp_path, grid, timeout=0.05)
+
+
+def test_the_words_of_an_error_stay_at_the_client(tmp_path: Path) -> None:
+    """Data that cannot be read: the server learns a code, not the path."""
+    grid = nodes(tmp_path)
+    grid.contexts[BAD].node_config["data"] = str(tmp_path / "secret-place.csv")
+    result, _ = through_flower(experiment("fedavg", rounds=1), tmp_path, grid)
+    assert len(result.state.grouping["group"]) == CLIENTS - 1
+    replies = [reply for _, node, _, reply in grid.seen if node == BAD]
+    assert [wire.read(reply.content).facts for reply in replies] == [{"code": wire.FAILED}]
+
+
+def test_a_client_that_lost_its_memory_starts_again(tmp_path: Path) -> None:
+    """Its first order after the loss fails; the next begins afresh."""
+    grid = nodes(tmp_path)
+    orders = []
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind == wire.TRAIN and node == BAD:
+            orders.append(wire.read(reply.content).facts.get("code"))
+            for path in (tmp_path / "keep").glob("*/client_2/memory-*"):
+                path.unlink()
+        return reply
+
+    grid.spoil = spoil
+    result, _ = through_flower(experiment("scaffold", cohort=CLIENTS), tmp_path, grid)
+    assert orders == [None, wire.FORGOT, None, wire.FORGOT]
+    assert values(result, "lost") == [0, 1, 0, 1]
+
+
+def test_a_lost_update_does_not_cost_the_memory(tmp_path: Path) -> None:
+    """All updates of round 1 vanish before they are wanted; in round 2 clients go on from round 0."""
+    grid, versions = nodes(tmp_path), {1: set[int](), 2: set[int]()}
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        sent = wire.read(grid.seen[-1][2].content).facts
+        if kind == wire.TRAIN and sent["number"] in versions:
+            versions[sent["number"]].add(sent["version"])
+        if kind == wire.TRAIN and sent["number"] == 1:
+            for path in (tmp_path / "keep").glob("*/*/update-*"):
+                path.unlink()
+        return reply
+
+    grid.spoil = spoil
+    asked = experiment("fedentropy+scaffold", cohort=CLIENTS, rounds=3)
+    result, _ = through_flower(asked, tmp_path, grid)
+    assert versions[2] == versions[1] <= {-1, 0}
+    assert 0 in versions[2]
+    assert not [row for row in result.rows if row.round == 2 and row.metric == "trained" and row.value]

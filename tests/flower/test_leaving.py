@@ -1,0 +1,51 @@
+"""The list of what leaves a client is what leaves it: every answer of every method, byte by byte."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import Message
+
+from fedcohort.core.profile import Privacy
+from fedcohort.flower import wire
+from fedcohort.leaving import NUMBER, leaving
+from flower.test_contract import EVERYTHING
+from flower.tiny import experiment, through_flower
+
+NAMES = {
+    wire.PROFILE: "profile",
+    wire.LOSS: "poll",
+    wire.SURVEY: "survey",
+    wire.TRAIN: "training",
+    wire.UPDATE: "update",
+    wire.CROSS: "cross",
+    wire.MEMORY: "memory",
+    wire.SCORE: "evaluation",
+}
+UNMERGED = [text for text in EVERYTHING if "fedconcat" not in text]  # later, only a layer is trained
+
+
+def size_of(reply: Message) -> int:
+    """The numbers among the facts and all tensors; names are words."""
+    letter = wire.read(reply.content)
+    words = {"name", "classes", "sizes", "shape", "vocabulary"}
+    numbers = 5 if "name" in letter.facts else len(letter.facts.keys() - words)
+    return NUMBER * numbers + letter.bytes
+
+
+@pytest.mark.parametrize("text", UNMERGED)
+def test_what_is_listed_is_what_leaves(text: str, tmp_path: Path) -> None:
+    """Two rounds of two local steps, everybody in the cohort."""
+    asked = experiment(text, rounds=2, cohort=8, local={"lr": 0.1, "steps": 2})
+    task, (method,) = asked.task(0), asked.methods
+    listed = {one.message: one.bytes for one in leaving(method, task.profile(method), Privacy(), 2, 8)}
+    _, grid = through_flower(asked, tmp_path)
+    for kind, _, sent, reply in grid.seen:
+        assert NAMES[kind] in listed, f"{kind} is not listed"
+        if kind == wire.CROSS:
+            assert size_of(reply) <= listed["cross"]  # of its group's cohort
+        elif kind == wire.SURVEY:  # of as many groups as there are by now
+            answer = method.grouping.answer(torch.zeros(len(wire.read_models(wire.read(sent.content))), 1))
+            assert size_of(reply) == answer.numel() * answer.element_size() >= listed["survey"]
+        else:
+            assert size_of(reply) == listed[NAMES[kind]], kind

@@ -1,0 +1,130 @@
+"""Clients that bring their own file or function: labels meet by name, and nothing but answers leaves."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+
+from fedcohort.errors import UserError
+from fedcohort.flower import wire
+from fedcohort.flower.roster import Roster
+from fedcohort.runner import Result
+from flower.inprocess import FIRST, InProcess
+from flower.tiny import experiment, through_flower
+
+NAMES = ("north", "south", "west")
+LABELS = (("ill", "well"), ("ill", "well"), ("well", "unknown"))
+TABLE = {
+    "data": {"source": "table", "path": "not-here.csv", "label": "outcome"},
+    "partition": {"name": "iid", "clients": 3},
+    "split": {"test": 0.2},
+    "cohort": 3,
+    "rounds": 2,
+}
+
+
+def hospital(path: Path, labels: tuple[str, ...], seed: int) -> Path:
+    """Forty patients whose first two numbers say what they have."""
+    random = np.random.default_rng(seed)
+    lines = ["age,pressure,outcome"]
+    for row in range(40):
+        label = labels[row % len(labels)]
+        age, pressure = random.normal(size=2) + {"ill": (3, 0), "well": (-3, 0), "unknown": (0, 5)}[label]
+        lines.append(f"{age:.3f},{pressure:.3f},{label}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def hospitals(out: Path, labels: tuple[tuple[str, ...], ...] = LABELS) -> InProcess:
+    contexts = {}
+    for number, (name, own) in enumerate(zip(NAMES, labels, strict=True)):
+        data = hospital(out / f"{name}.csv", own, number)
+        config = {"data": str(data), "label": "outcome", "name": name, "keep": str(out / "keep")}
+        contexts[FIRST + number] = Context(1, FIRST + number, config, RecordDict(), {})
+    return InProcess(contexts)
+
+
+def roster(out: Path) -> Roster:
+    return Roster.load(next(out.glob("experiment-*/*/roster.safetensors")))
+
+
+def final(result: Result) -> dict[str, float]:
+    return {row.client: row.value for row in result.rows if row.client and row.metric == "accuracy"}
+
+
+def test_each_hospital_reads_its_own_table(tmp_path: Path) -> None:
+    """Two name two classes, one names a third: everybody trains a model of three."""
+    result, _ = through_flower(experiment("fedlecc", **TABLE), tmp_path, hospitals(tmp_path))
+    met = roster(tmp_path)
+    assert met.clients == NAMES
+    assert met.classes == ("ill", "unknown", "well")
+    assert met.told.counts.tolist() == [[16, 0, 16], [16, 0, 16], [0, 16, 16]]
+    assert final(result).keys() == set(NAMES)
+    assert result.metrics["global.accuracy"] > 0.5
+
+
+def test_one_question_is_enough_where_classes_are_listed(tmp_path: Path) -> None:
+    data = {**TABLE["data"], "classes": ["ill", "unknown", "well"]}
+    asked = experiment("fedlecc", **{**TABLE, "data": data, "privacy": {"counts": "noised"}})
+    grid = hospitals(tmp_path, (("ill",), ("well",), ("well", "unknown")))  # some hold a single class
+    through_flower(asked, tmp_path, grid)
+    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
+    counts = roster(tmp_path).told.counts
+    assert counts.shape == (3, 3)
+    assert not torch.equal(counts, counts.round())  # the noise
+
+
+def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
+    """To ask again for other classes would be a second look at the same counts."""
+    asked = experiment("fedlecc", **{**TABLE, "privacy": {"counts": "noised"}})
+    with pytest.raises(UserError, match=r"data\.classes"):
+        through_flower(asked, tmp_path, hospitals(tmp_path))
+
+
+def test_withheld_labels_stay_where_they_are(tmp_path: Path) -> None:
+    data = {**TABLE["data"], "classes": ["ill", "unknown", "well"]}
+    asked = experiment("fedavg", **{**TABLE, "data": data, "privacy": {"counts": "withheld"}})
+    result, grid = through_flower(asked, tmp_path, hospitals(tmp_path))
+    for _, _, _, reply in grid.seen:
+        assert not {"counts", "by_class"} & wire.read(reply.content).tensors.keys()
+    assert "global.accuracy" in result.metrics
+    assert "global.accuracy[ill]" not in result.metrics
+
+
+def test_tables_with_other_columns_are_refused(tmp_path: Path) -> None:
+    grid = hospitals(tmp_path)
+    head, *rows = (tmp_path / "north.csv").read_text().splitlines()
+    (tmp_path / "north.csv").write_text("\n".join([f"height,{head}", *(f"1.5,{row}" for row in rows)]))
+    with pytest.raises(UserError, match=r"have shape \(2,\), those of north \(3,\)"):
+        through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+
+
+def test_a_function_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels are any words or numbers; a client is asked for by its name."""
+    (tmp_path / "ward.py").write_text(
+        "import numpy as np\n"
+        "def load(client):\n"
+        "    sign = {'north': 1, 'south': -1, 'west': 1}[client]\n"
+        "    y = np.arange(20) % 2\n"
+        "    return (2 * y[:, None] - 1) * np.array([[sign, 1.0]]), y\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "ward", raising=False)
+    grid = hospitals(tmp_path)
+    for context in grid.contexts.values():
+        del context.node_config["data"]
+        context.node_config["load"] = "ward:load"
+    result, _ = through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+    assert roster(tmp_path).train.sizes.tolist() == [16, 16, 16]
+    assert final(result).keys() == set(NAMES)
+
+
+def test_a_client_without_data_does_not_take_part(tmp_path: Path) -> None:
+    grid = hospitals(tmp_path)
+    for key in ("data", "label"):
+        del grid.contexts[FIRST].node_config[key]
+    through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+    assert roster(tmp_path).clients == NAMES[1:]

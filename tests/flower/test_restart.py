@@ -1,0 +1,87 @@
+"""A server that was killed goes on from its last completed round, with clients that remember."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import Message
+
+from fedcohort.core.state import pack
+from fedcohort.flower import wire
+from fedcohort.flower.keep import Keep
+from fedcohort.record import read_result, read_table
+from flower.inprocess import FIRST
+from flower.tiny import CLIENTS, experiment, nodes, through_flower
+
+
+class Killed(BaseException):
+    """The server's process ends here."""
+
+
+def killed_after(messages: int, grid: object) -> object:
+    count = [0]
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        count[0] += 1
+        if count[0] == messages:
+            raise Killed
+        return reply
+
+    grid.spoil = spoil
+    return grid
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedsoft(groups=2)", "fedconcat(groups=2, rounds=2)+fedprox"])
+@pytest.mark.parametrize("messages", [11, 33, 46])
+def test_a_killed_server_ends_like_one_that_was_not(method: str, messages: int, tmp_path: Path) -> None:
+    """11 is among the first orders; the others are later, with memories of several rounds at clients."""
+    whole, _ = through_flower(experiment(method), tmp_path / "whole")
+    out = tmp_path / "halves"
+    with pytest.raises(Killed):
+        through_flower(experiment(method), out, killed_after(messages, nodes(out)))
+    again, _ = through_flower(experiment(method), out, nodes(out))
+    ours, theirs = pack(again.state), pack(whole.state)
+    assert ours.keys() == theirs.keys()
+    for key in ours:
+        torch.testing.assert_close(ours[key], theirs[key], rtol=0, atol=0)
+    expected = {**whole.metrics, "messages": again.metrics["messages"]}  # some more, to meet again
+    assert again.metrics == pytest.approx(expected, nan_ok=True)
+    (directory,) = (path.parent for path in out.glob("experiment-*/*/result.json"))
+    assert read_result(directory) == pytest.approx(again.metrics, nan_ok=True)
+    assert read_table(directory / "table.csv")[-1] == again.rows[-1]
+
+
+def test_a_client_that_is_not_back_keeps_its_number(tmp_path: Path) -> None:
+    asked = experiment("fedavg", cohort=CLIENTS)
+    with pytest.raises(Killed):
+        through_flower(asked, tmp_path, killed_after(30, nodes(tmp_path)))
+    grid = nodes(tmp_path)
+    grid.offline = {FIRST + 3}
+    result, _ = through_flower(asked, tmp_path, grid, timeout=0.2)
+    last = {row.client: row.value for row in result.rows if row.round == 4 and row.metric == "trained"}
+    assert last == {f"client {number}": float(number != 3) for number in range(CLIENTS)}
+
+
+def test_client_memory_on_disk(tmp_path: Path) -> None:
+    """The version that training began from stays until the next training; older ones go."""
+    keep = Keep(tmp_path, "0123456789abcdef", "St. Mary's")
+    for version, begun in ((0, -1), (3, 0), (5, 3)):
+        keep.remember({"c": torch.tensor([float(version)])}, version, begun)
+    kept = {version: keep.memory(version) for version in (0, 3, 5)}
+    assert kept[0] is None
+    assert [float(kept[version]["c"]) for version in (3, 5)] == [3, 5]
+    keep.remember({"c": torch.zeros(1)}, 5, 3)  # the round again
+    assert keep.memory(3) is not None
+    assert not list(tmp_path.rglob("*.part"))
+    assert keep.secret() == Keep(tmp_path, "ff" * 8, "another run").secret()
+
+
+@pytest.mark.parametrize("token", ["", "../../etc", "ABCDEF012345", "0123"])
+def test_a_server_cannot_choose_where_a_client_writes(token: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="token"):
+        Keep(tmp_path, token, "a")
+    assert Keep(tmp_path, "ab" * 8, "../../x").folder.parent == tmp_path / ("ab" * 8)
+
+
+def test_every_letter_names_its_kind() -> None:
+    assert len(set(wire.KINDS)) == len(wire.KINDS)

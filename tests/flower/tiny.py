@@ -1,0 +1,44 @@
+"""The federation of :func:`fedcohort.testing.tiny_task`, as an experiment whose clients are Flower's."""
+
+from pathlib import Path
+
+from fedcohort.comparison import begin, reopen
+from fedcohort.experiment import Experiment
+from fedcohort.flower.post import Post
+from fedcohort.flower.server_app import carry_out
+from fedcohort.runner import Result
+from flower.inprocess import InProcess
+
+ROUNDS, CLIENTS = 4, 8
+
+TINY = {
+    "rounds": ROUNDS,
+    "cohort": 4,
+    "model": {"name": "mlp", "widths": [8]},
+    "data": {"source": "synthetic", "samples": 320, "classes": 4, "features": 12, "spread": 0.5},
+    "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 0.5, "min_size": 8},
+    "split": {"validation": 0.2},
+    "local": {"lr": 0.1, "epochs": 2, "batch": 8},
+}
+
+
+def experiment(method: str, **changes: object) -> Experiment:
+    return Experiment.of({**TINY, "method": method, **changes})
+
+
+def nodes(out: Path, seed: int = 0) -> InProcess:
+    """All clients; their noise is what a simulation with this seed draws."""
+    keep = out / "keep"
+    keep.mkdir(parents=True, exist_ok=True)
+    (keep / "secret").write_text(str(seed))
+    return InProcess.of(CLIENTS, keep=str(keep))
+
+
+def through_flower(
+    asked: Experiment, out: Path, grid: InProcess | None = None, timeout: float = 5.0
+) -> tuple[Result, InProcess]:
+    """The only run of an experiment; continued if it was begun in ``out`` before."""
+    grid = grid or nodes(out)
+    begun = sorted(out.glob("experiment-*"))
+    plan = reopen(begun[0]) if begun else begin(asked, out)
+    return carry_out(plan.experiment, plan.jobs[0], Post(grid, timeout), 0), grid
