@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test lint bench bench-peers crosscheck clean
+.PHONY: install demo test test-deploy lint bench bench-peers crosscheck docs examples clean
 
 install: $(READY)
 
@@ -25,6 +25,9 @@ lint: $(READY)
 test: lint
 	@$(BIN)/python -m pytest -n 2 tests benchmarks
 
+test-deploy: $(READY)
+	@$(BIN)/python -m pytest -m deploy tests/deploy
+
 bench: $(READY)
 	@$(BIN)/fedcohort bench $(ARGS)
 
@@ -34,5 +37,12 @@ bench-peers: $(READY)
 crosscheck: $(READY)
 	@$(BIN)/python -m crosschecks.run
 
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
+examples: $(READY)
+	@$(BIN)/python scripts/run_examples.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

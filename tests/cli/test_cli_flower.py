@@ -1,0 +1,80 @@
+"""``fedcohort flower``: what its commands write, and what they refuse before anything is started."""
+
+import io
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from cli_calls import contents
+
+CLIENT = ["client", "--superlink", "127.0.0.1:1", "--key", "a.key", "--ca", "ca.crt"]
+MISTAKES = {
+    "no data": (CLIENT, "say where this client's data are"),
+    "data twice": ([*CLIENT, "--data", "p.csv", "--load", "m:f"], "say where this client's data are"),
+    "no label": ([*CLIENT, "--data", "p.csv"], "name the label column of p.csv with --label"),
+    "no such table": ([*CLIENT, "--data", "q.csv", "--label", "outcome"], "q.csv"),
+    "no such column": ([*CLIENT, "--data", "p.csv", "--label", "outcom"], "did you mean 'outcome'?"),
+    "no key": (
+        [*CLIENT, "--data", "p.csv", "--label", "outcome"],
+        "there is no ca.crt: check --ca and --key",
+    ),
+    "no certificates": (["server"], "make it with 'fedcohort flower certs'"),
+    "a name with a slash": (["key", "a/b"], "cannot be a client's name"),
+    "no experiment": (["init", "app", "--experiment", "none.toml"], "there is no experiment file none.toml"),
+    "an app that exists": (["init", ".", "--experiment", "e.toml"], "exists already and is left as it is"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_starts_nothing(cli, here, mistake):
+    words, answer = MISTAKES[mistake]
+    (here / "p.csv").write_text("age,outcome\n1,0\n2,1\n")
+    before = contents(here)
+    code, _, err = cli("flower", *words)
+    assert code == 2
+    assert answer in err
+    assert err.count("\n") == 1
+    assert contents(here) == before
+
+
+def test_certs_and_key_say_what_they_wrote(cli, here):
+    code, out, _ = cli("flower", "certs", "certs", "--host", "fl.example.org", "--clients", "1")
+    assert code == 0
+    names = ["ca.key", "ca.crt", "server.key", "server.crt", "clients/client-0.key", "clients/client-0.pub"]
+    assert out.split() == [f"certs/{name}" for name in names]
+    assert cli("flower", "key", "hospital-a").out.split() == ["hospital-a.key", "hospital-a.pub"]
+
+
+def test_the_app_is_what_flower_wants_of_one(cli, here):
+    """Checked with Flower's own rules, which 'flwr run' applies before it sends an app."""
+    from flwr.cli.config_utils import load_and_validate
+
+    assert cli("flower", "init", "app", "--experiment", "e.toml").code == 0
+    config, warnings = load_and_validate(here / "app/pyproject.toml", check_module=True)
+    assert not warnings
+    settings = config["tool"]["flwr"]["app"]["config"]
+    assert set(settings) == {"experiment", "out", "clients", "round-timeout", "resume"}
+    assert Path(settings["experiment"]).read_text() == (here / "e.toml").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
+def test_results_are_not_sent_to_clients_with_the_app(cli, here):
+    """What Flower packs is a zip of the app's folder."""
+    from flwr.cli.build import build_fab_from_disk
+
+    assert cli("flower", "init", "app", "--experiment", "e.toml").code == 0
+    run = here / "app/runs/e-001/fedprox-0-s0"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text("{}")
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(here / "app"))) as packed:
+        names = set(packed.namelist())
+    assert {"pyproject.toml", "experiment.toml", "fedcohort_app/client_app.py"} <= names
+    assert not [name for name in names if "runs" in name]
+
+
+def test_a_folder_may_have_any_name(cli, here):
+    assert cli("flower", "init", "Klinik 'Süd' \"A\"", "--experiment", "e.toml").code == 0
+    (project,) = here.glob("*/pyproject.toml")
+    table = tomllib.loads(project.read_text())
+    assert Path(table["tool"]["flwr"]["app"]["config"]["experiment"]).exists()

@@ -1,0 +1,54 @@
+"""A federation of real processes on this machine: TLS, keys, a database, and the numbers of a simulation."""
+
+import subprocess
+import sys
+
+import pytest
+from deployment import Deployment, read_rows, simulate
+from loopback import own_network
+
+from fedcohort.flower.certs import write_key
+
+EXPERIMENT = {
+    "rounds": 2,
+    "cohort": 1.0,
+    "data": {"source": "digits"},
+    "partition": {"name": "dirichlet", "clients": 3, "alpha": 0.5},
+    "model": {"name": "logistic"},
+    "local": {"steps": 3, "batch": 16},
+    "evaluate": {"every": 2},
+    "method": ["scaffold"],  # its clients must remember something from round to round
+}
+OPERATOR = """
+import ssl, sys, urllib.error, urllib.request
+trust = ssl.create_default_context(cafile=sys.argv[2])
+try:
+    urllib.request.urlopen(f"https://{sys.argv[1]}/v1/control/start-run", data=b"", context=trust)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+def test_three_clients_train_as_in_simulation_and_a_stranger_is_refused(tmp_path):
+    """The stranger has the right certificate and a key of its own that nobody admitted; it may also not talk
+    to the SuperLink as an operator does."""
+    with own_network() as network, Deployment(tmp_path, network, EXPERIMENT, clients=3) as there:
+        there.start_server()
+        for number in range(3):
+            there.start_client(number, "--part", str(number))
+        key, _ = write_key(tmp_path / "stranger.key")
+        stranger = there.start_client(9, "--part", "0", key=key)
+        for number in range(3):
+            there.clients[number].wait_for("SuperNode ID:")
+        stranger.wait_for("not connected; trying again")
+        stranger.end()
+        assert "SuperNode ID:" not in stranger.text
+        run = there.start_run(round_timeout=300)
+        door = [sys.executable, "-c", OPERATOR, f"127.0.0.1:{there.port}", str(there.certs / "ca.crt")]
+        asked = subprocess.run(network.command(door), capture_output=True, text=True, check=True)
+        assert asked.stdout == "404\n"
+        assert there.wait_for_run(run, 400) == "finished:completed", there.server.text[-3000:]
+    expected, rows = simulate(EXPERIMENT), read_rows(there.results())
+    for metric in ("global.accuracy", "global.loss", "personal.accuracy"):
+        assert rows[2, metric] == pytest.approx(expected[metric], abs=1e-6)
+    assert rows[2, "round.lost"] == 0
