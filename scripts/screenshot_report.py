@@ -1,0 +1,41 @@
+"""Makes docs/report.png: a part of the report of a comparison, as Chromium shows it.
+
+.venv/bin/fedcohort demo && .venv/bin/python scripts/screenshot_report.py runs/demo-001
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from fedcohort.report import write_report
+
+PICTURE = Path(__file__).parents[1] / "docs/report.png"
+CARDS = ("Accuracy by round (global)", "What accuracy costs (global)")
+
+
+def main(comparison: Path) -> None:
+    path = shutil.which("chromium")
+    assert path is not None, "install Chromium"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        page_file = write_report([comparison], Path(folder) / "report.html")
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=path, args=sandbox)
+        page = browser.new_page(viewport={"width": 900, "height": 700}, device_scale_factor=1.5)
+        page.goto(f"{page_file.as_uri()}#/methods")
+        first, last = (page.locator("article:visible", has_text=title).bounding_box() for title in CARDS)
+        clip = {
+            "x": first["x"],
+            "y": first["y"],
+            "width": first["width"],
+            "height": last["y"] + last["height"] - first["y"],
+        }
+        page.screenshot(path=PICTURE, full_page=True, clip=clip)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

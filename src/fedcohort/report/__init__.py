@@ -1,0 +1,36 @@
+"""Reports: one self-contained HTML file that opens offline, about runs or about a diagnosis."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedcohort.checkpoint import write_atomically
+from fedcohort.diagnosis.features import FeatureSkew
+from fedcohort.diagnosis.report import Diagnosis
+from fedcohort.errors import UserError
+from fedcohort.report.page import Page, render
+
+REPORT = "report.html"  # in the directory of a comparison
+
+
+def write_report(runs: Sequence[Path], out: Path) -> Path:
+    """A report on the runs in these directories, each of one run or of a comparison, complete or not."""
+    from fedcohort.report.compose import runs_page
+    from fedcohort.report.gather import gather
+
+    return _write(runs_page(gather(runs)), out)
+
+
+def write_diagnosis(diagnosis: Diagnosis, out: Path, features: FeatureSkew | None = None) -> Path:
+    """A report on label counts, and on attributes where they were compared too."""
+    from fedcohort.report.diagnosed import diagnosis_page
+
+    return _write(diagnosis_page(diagnosis, features), out)
+
+
+def _write(page: Page, out: Path) -> Path:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, render(page).encode())
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}; choose another file") from None
+    return out

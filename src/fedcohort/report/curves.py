@@ -1,0 +1,207 @@
+"""Charts that compare methods: accuracy by round and by bytes, fairness, and what labels cohorts held.
+
+A trace is tagged with its method and a *view*: one seed, or the mean of several.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcohort.diagnosis.distances import Array
+from fedcohort.report.gather import Curve, Evidence, Run
+from fedcohort.report.page import Card
+from fedcohort.report.style import figure, look, plain, small, thinned
+
+SCOPES = ("global", "personal", "adapted")
+MEAN = "mean"
+SMOOTH = 25  # points of independent cohorts in the chart of their labels
+
+
+class Series(NamedTuple):
+    """One line of a chart."""
+
+    title: str
+    view: str
+    x: Array
+    y: Array
+    spread: Array | None = None  # standard deviation over seeds
+
+
+def views(evidence: Evidence) -> list[tuple[str, str]]:
+    """The mean over seeds, if there are several, and each seed; as options of a filter."""
+    seeds = [(str(seed), f"seed {seed}") for seed in evidence.seeds]
+    return [(MEAN, f"mean ± sd of {len(seeds)} seeds"), *seeds] if len(seeds) > 1 else seeds
+
+
+def scopes(evidence: Evidence) -> list[str]:
+    """The scopes in which some run measured accuracy."""
+    known = {
+        key for run in evidence.runs for key, (_, values) in run.curves.items() if np.isfinite(values).any()
+    }
+    return [scope for scope in SCOPES if f"{scope}.accuracy" in known]
+
+
+def by_round(evidence: Evidence, key: str) -> Iterator[Series]:
+    """A number of every method over its rounds."""
+    yield from _averaged(evidence, lambda run: run.curves.get(key))
+
+
+def by_bytes(evidence: Evidence, key: str) -> Iterator[Series]:
+    """A number of every method over the megabytes sent until then, up and down."""
+    for series in by_round(evidence, key):
+        runs = [run for run in evidence.runs if run.title == series.title]
+        if series.view != MEAN and len(evidence.seeds) > 1:
+            runs = [run for run in runs if str(run.seed) == series.view]
+        sent = np.mean([np.interp(series.x, *_megabytes(run)) for run in runs], axis=0)
+        yield series._replace(x=sent)
+
+
+def _megabytes(run: Run) -> tuple[Array, Array]:
+    (when, up), (_, down) = run.curves["bytes_up"], run.curves["bytes_down"]
+    return when, (up + down) / 1e6
+
+
+def _averaged(evidence: Evidence, curve: Callable[[Run], Curve | None]) -> Iterator[Series]:
+    for title in evidence.titles:
+        own = [(run, curve(run)) for run in evidence.runs if run.title == title]
+        known = [(run, found) for run, found in own if found is not None]
+        for run, (when, values) in known:
+            yield Series(title, str(run.seed), when, values)
+        if len(evidence.seeds) > 1 and known:
+            common = sorted(set.intersection(*(set(when.tolist()) for _, (when, _) in known)))
+            table = np.array([values[np.isin(when, common)] for _, (when, values) in known])
+            spread = table.std(axis=0, ddof=1) if len(known) > 1 else np.zeros(len(common))
+            yield Series(title, MEAN, np.array(common), table.mean(axis=0), spread)
+
+
+def lines(evidence: Evidence, series: Iterator[Series], hover: str, shape: str = "linear") -> list[Any]:
+    """A line for each series, in its method's colour; a band of one standard deviation where there is one."""
+    import plotly.graph_objects as go
+
+    traces: list[Any] = []
+    for title, view, x, y, spread in series:
+        style, tags = look(evidence.titles.index(title)), {"method": title, "seed": view}
+        keep = thinned(len(x))
+        x, y = x[keep], y[keep]
+        if spread is not None and len(x) > 1:
+            edge = np.concatenate([y + spread[keep], (y - spread[keep])[::-1]])
+            band = {"color": style["color"], "width": 0}
+            traces.append(
+                go.Scatter(
+                    x=small(np.concatenate([x, x[::-1]])),
+                    y=small(edge),
+                    fill="toself",
+                    line=band,
+                    mode="lines",
+                    opacity=0.18,
+                    fillcolor=style["color"],
+                    hoverinfo="skip",
+                    showlegend=False,
+                    legendgroup=title,
+                    meta=tags,
+                )
+            )
+        traces.append(
+            go.Scatter(
+                x=small(x),
+                y=small(y),
+                name=plain(title),
+                line={**style, "shape": shape},
+                mode="lines" if len(x) > 1 else "markers",
+                legendgroup=title,
+                meta=tags,
+                hovertemplate=f"{plain(title)}<br>{hover}<extra></extra>",
+            )
+        )
+    return traces
+
+
+def accuracy_cards(evidence: Evidence) -> Iterator[Card]:
+    """Accuracy by round and by bytes, a card of each for every scope."""
+    percent = {"tickformat": ".0%"}
+    for scope in scopes(evidence):
+        key, tags = f"{scope}.accuracy", {"scope": scope}
+        drawn = lines(evidence, by_round(evidence, key), "round %{x}: %{y:.1%}")
+        about = "Bands are one standard deviation over seeds. " if len(evidence.seeds) > 1 else ""
+        yield Card(
+            f"Accuracy by round ({scope})",
+            about + "Click a method in the legend to hide it, double-click to see it alone.",
+            figure=figure(drawn, "round", f"{scope} accuracy", yaxis=percent),
+            tags=tags,
+        )
+        spent = list(by_bytes(evidence, key))
+        drawn = lines(evidence, iter(spent), "%{x:.2f} MB: %{y:.1%}")
+        yield Card(
+            f"What accuracy costs ({scope})",
+            "Megabytes sent up and down by all clients together until a method reached an accuracy: "
+            "further to the left is cheaper.",
+            _price(evidence, spent),
+            figure=figure(drawn, "MB sent so far", f"{scope} accuracy", yaxis=percent),
+            tags=tags,
+        )
+
+
+def _price(evidence: Evidence, spent: Sequence[Series]) -> list[str]:
+    """Megabytes until each method reached what every method reaches, cheapest first."""
+    view = views(evidence)[0][0]
+    shown = [series for series in spent if series.view == view and len(series.y)]
+    if len(shown) < 2:
+        return []
+    target = min(series.y.max() for series in shown)
+    paid = {series.title: series.x[(series.y >= target).argmax()] for series in shown}
+    order = sorted(paid, key=lambda title: paid[title])
+    prices = ", ".join(f"{title} {paid[title]:,.2f}" for title in order)
+    return [f"Megabytes until {target:.1%}, which every method reaches: {prices}."]
+
+
+def fairness_card(evidence: Evidence) -> Card | None:
+    """The distribution of local accuracy over clients."""
+    series = []
+    for title in evidence.titles:
+        pooled = []
+        for run in evidence.runs:
+            known = np.sort(run.accuracy[~np.isnan(run.accuracy)])
+            if run.title == title and len(known):
+                pooled.append(known)
+                series.append(_ecdf(title, str(run.seed), known))
+        if len(evidence.seeds) > 1 and pooled:
+            series.append(_ecdf(title, MEAN, np.sort(np.concatenate(pooled))))
+    if not series:
+        return None
+    hover = "%{y:.0%} of clients have at most %{x:.1%}"
+    drawn = lines(evidence, iter(series), hover, "hv")
+    axis = {"tickformat": ".0%", "range": [0, 1.02]}
+    return Card(
+        "How evenly clients are served (personal)",
+        "The share of clients whose own test accuracy is at most x, seeds pooled: a line further to the "
+        "right serves clients better, a steeper one more evenly.",
+        figure=figure(drawn, "accuracy of a client (personal)", "share of clients", xaxis=axis, yaxis=axis),
+    )
+
+
+def _ecdf(title: str, view: str, known: Array) -> Series:
+    return Series(title, view, known, np.arange(1, len(known) + 1) / len(known))
+
+
+def entropy_card(evidence: Evidence) -> Card | None:
+    """How even the labels of each round's cohort were."""
+    rounds = max(run.rounds for run in evidence.runs)
+    window = max(1, rounds // SMOOTH)
+
+    def smooth(run: Run) -> Curve | None:
+        when, values = run.curves.get("cohort_entropy", (np.zeros(0), np.zeros(0)))
+        if len(values) < window:
+            return None
+        return when[window - 1 :], np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=1)
+
+    drawn = lines(evidence, _averaged(evidence, smooth), "round %{x}: %{y:.2f} bits")
+    if not drawn:
+        return None
+    about = f", mean of the last {window} rounds" if window > 1 else ""
+    return Card(
+        "Labels of the cohorts",
+        f"Entropy of the labels that a round's clients hold together{about}; with even labels it is log₂ of "
+        "the number of classes.",
+        figure=figure(drawn, "round", "cohort entropy (bits)"),
+    )

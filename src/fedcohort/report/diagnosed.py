@@ -1,0 +1,112 @@
+"""Which cards make up the report of a diagnosis."""
+
+import numpy as np
+
+from fedcohort.diagnosis.distances import hellinger_points
+from fedcohort.diagnosis.features import FeatureSkew, most
+from fedcohort.diagnosis.grouping import Suggestion
+from fedcohort.diagnosis.report import Diagnosis
+from fedcohort.report.labels import CLIENTS, client_map, label_map, left_out, psi_card, rows_allowed
+from fedcohort.report.page import Card, Filter, Page, Tab, Table
+from fedcohort.report.style import thinned
+
+LISTED = 100  # clients or attributes in a table
+
+
+def diagnosis_page(diagnosis: Diagnosis, features: FeatureSkew | None = None) -> Page:
+    """What label counts tell, and attributes where they were compared too."""
+    verdict, size = diagnosis.verdict, diagnosis.size
+    names, classes = diagnosis.client_names, diagnosis.class_names
+    subtitle = f"{len(names):,} clients · {len(classes)} classes · {size.sum():,.0f} samples"
+    cards = [
+        Card("Verdict", sentences=[*verdict.sentences, *verdict.notes]),
+        _measures(diagnosis),
+        *(card for suggestion in diagnosis.suggestions for card in _charts(diagnosis, suggestion)),
+        psi_card(diagnosis.counts, names, classes, {}),
+        _clients(diagnosis),
+        *([] if features is None else [_attributes(features)]),
+    ]
+    readings = [(item.reading, item.rule) for item in diagnosis.suggestions]
+    filters = (Filter("grouping", "Groups by", readings),)
+    return Page("fedcohort diagnosis", subtitle, (Tab("labels", "Labels", cards, filters),))
+
+
+def _charts(diagnosis: Diagnosis, suggestion: Suggestion) -> list[Card]:
+    """Labels and map, by one reading of who belongs together."""
+    names, size, group = diagnosis.client_names, diagnosis.size, suggestion.labels
+    limit = rows_allowed(len(diagnosis.class_names), len(diagnosis.suggestions))
+    shown = thinned(len(names), CLIENTS)
+    hover = [f"{size[k]:,.0f} samples, PSI {_number(diagnosis.psi[k])}" for k in shown]
+    points = hellinger_points(diagnosis.counts)[shown]
+    return [
+        Card(
+            "Labels of the clients",
+            "Each row is a client, suggested groups one below the other. A cell is the share of the client's "
+            "samples of that class." + left_out(len(names), limit),
+            figure=label_map(diagnosis.counts, names, diagnosis.class_names, group, limit),
+            tags={"grouping": suggestion.reading},
+        ),
+        Card(
+            "Map of the clients",
+            "Clients with similar labels lie close together (principal components of the square roots of "
+            "label shares). Colour: suggested group. Area: samples." + left_out(len(names), CLIENTS),
+            figure=client_map(points, [names[k] for k in shown], group[shown], size[shown], hover),
+            tags={"grouping": suggestion.reading},
+        ),
+    ]
+
+
+def _measures(diagnosis: Diagnosis) -> Card:
+    ratio, gini = diagnosis.size_imbalance
+    rows = [
+        ("WPSI", diagnosis.wpsi, f"chance alone gives {diagnosis.wpsi_by_chance:.3f}"),
+        ("WPSI, ½ pseudo-count", diagnosis.wpsi_laplace, "leans less on missing classes"),
+        ("Hellinger", diagnosis.hellinger, "between pairs of clients, 0 to 1"),
+        ("Jensen-Shannon", diagnosis.jensen_shannon, "all clients at once; shrinks with their number"),
+        ("label EMD", diagnosis.label_emd, "from clients to the federation, 0 to 2"),
+        ("coverage", float(np.nanmean(diagnosis.coverage)), "share of the classes that a client holds"),
+        ("Gini of sizes", gini, f"largest client {ratio:,.3g} x smallest"),
+    ]
+    table = Table(("measure", ">value", "how to read it"), [(name, f"{v:.3f}", how) for name, v, how in rows])
+    return Card("Federation", table=table)
+
+
+def _clients(diagnosis: Diagnosis) -> Card:
+    order = np.argsort(-np.nan_to_num(diagnosis.psi, nan=-1.0), kind="stable")[:LISTED].tolist()
+    readings = [f">{item.reading}" for item in diagnosis.suggestions]
+    rows = [
+        [
+            diagnosis.client_names[k],
+            f"{diagnosis.size[k]:,.0f}",
+            _number(diagnosis.psi[k]),
+            _number(diagnosis.hellinger_to_pool[k]),
+            f"{(diagnosis.counts[k] > 0).sum()}",
+            *("–" if item.labels[k] < 0 else f"{item.labels[k]}" for item in diagnosis.suggestions),
+        ]
+        for k in order
+    ]
+    left = len(diagnosis.client_names) - len(order)
+    return Card(
+        "Clients, most deviating first",
+        "The last columns are the groups that two readings of the labels suggest.",
+        table=Table(("client", ">samples", ">PSI", ">Hellinger", ">classes", *readings), rows),
+        note=f"and {left:,} more" if left else "",
+    )
+
+
+def _attributes(skew: FeatureSkew) -> Card:
+    rows = []
+    for feature in most(skew.wpsi, LISTED):
+        (client,) = most(skew.psi[:, feature], 1)
+        numbers = (_number(value) for value in (skew.wpsi[feature], skew.chance[feature]))
+        own = skew.client_names[client], _number(skew.psi[client, feature])
+        rows.append([skew.features[feature], *numbers, *own])
+    return Card(
+        "Attributes, most different between clients first",
+        "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift.",
+        table=Table(("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI"), rows),
+    )
+
+
+def _number(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3f}"

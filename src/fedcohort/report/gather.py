@@ -1,0 +1,209 @@
+"""What a report rests on: runs read back from their directories, complete or still going on."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcohort.comparison import Outcome, Plan, reopen
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Privacy
+from fedcohort.diagnosis.distances import Array
+from fedcohort.errors import UserError
+from fedcohort.evaluate import Row
+from fedcohort.experiment import Experiment
+from fedcohort.record import ROSTER, read_result, read_table
+from fedcohort.runner import final_metrics
+
+Ints = NDArray[np.int64]
+Curve = tuple[Array, Array]  # rounds, values
+STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Label counts of a federation, no more exact than the most private of its runs let the server see."""
+
+    counts: Array  # [K, C]
+    clients: tuple[str, ...]
+    classes: tuple[str, ...]
+    note: str = ""  # how they differ from the truth, if they do
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run. Clients are numbered as in ``clients``: of a run that goes on, those met so far."""
+
+    directory: Path
+    experiment: Experiment
+    method: Method
+    title: str
+    seed: int
+    complete: bool
+    facts: dict[str, Any]  # env.json
+    metrics: dict[str, float]  # the last value of each number about the whole federation
+    curves: dict[str, Curve]
+    clients: tuple[str, ...]
+    group: Ints  # [K] at the end
+    accuracy: Array  # [K] on a client's own test samples; NaN where unknown
+    test_size: Array  # [K]
+    visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
+
+    @property
+    def rounds(self) -> int:
+        """Rounds completed."""
+        return int(max((when[-1] for when, _ in self.curves.values()), default=0))
+
+    @cached_property
+    def trained(self) -> Ints:
+        """[K] rounds in which each client's update was used."""
+        used = self.visits[self.visits[:, 3] > 0, 1]
+        return np.bincount(used, minlength=len(self.clients))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of what a page shows about this run alone."""
+        return {"method": self.title, "seed": str(self.seed)}
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.method.privacy(self.experiment.privacy)
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.title, self.seed, self.directory, self.metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All runs of a report and the labels of their federations."""
+
+    runs: tuple[Run, ...]
+    labels: dict[str, Labels | str]  # by fingerprint: the counts, or why there are none
+
+    @property
+    def titles(self) -> list[str]:
+        return list(dict.fromkeys(run.title for run in self.runs))
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for run in self.runs})
+
+    def labels_of(self, run: Run) -> Labels | str:
+        """Of the run's clients, in its order."""
+        known = self.labels[run.facts["fingerprint"]]
+        if isinstance(known, str) or known.clients == run.clients:
+            return known
+        place = {name: row for row, name in enumerate(known.clients)}
+        rows = [place[name] for name in run.clients]
+        return replace(known, counts=known.counts[rows], clients=run.clients)
+
+
+def gather(directories: Sequence[Path]) -> Evidence:
+    """Every run in these directories, each of one run or of a comparison, that has ended a round."""
+    plans = [reopen(directory) for directory in directories]
+    found: dict[Path, Run] = {}
+    for plan in plans:
+        for job in plan.jobs:
+            where = job.directory.resolve()
+            if where not in found and (run := _read(plan, job.directory, job.method, job.seed)) is not None:
+                found[where] = run
+    if not found:
+        first = directories[0] if directories else "it"
+        raise UserError(f"{first}: no run has completed a round yet; wait, or continue it with run --resume")
+    runs = _distinct(list(found.values()))
+    return Evidence(runs, _labels(runs))
+
+
+def _read(plan: Plan, directory: Path, method: Method, seed: int) -> Run | None:
+    table = directory / "table.csv"
+    if not table.exists():
+        return None
+    complete = read_result(directory) is not None
+    rows = read_table(table, growing=not complete)
+    if not rows:
+        return None
+    facts = json.loads((directory / "env.json").read_text(encoding="utf-8"))
+    curves: dict[str, tuple[list[int], list[float]]] = {}
+    for row in rows:
+        if not row.client:
+            when, values = curves.setdefault(row.key, ([], []))
+            when.append(row.round)
+            values.append(row.value)
+    return Run(
+        directory,
+        plan.experiment,
+        method,
+        method.title,
+        seed,
+        complete,
+        facts,
+        final_metrics(rows),
+        {key: (np.array(when, float), np.array(values)) for key, (when, values) in curves.items()},
+        *_clients(rows),
+    )
+
+
+def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:
+    """Names, groups, accuracies, test sizes and visits, from the rows that name a client."""
+    own = [row for row in rows if row.client]
+    tested = [row for row in own if row.scope == "personal"]
+    place = {name: number for number, name in enumerate(dict.fromkeys(row.client for row in tested or own))}
+    group = np.zeros(len(place), dtype=np.int64)
+    accuracy, size = np.full(len(place), np.nan), np.zeros(len(place))
+    visits = [
+        (row.round, place[row.client], int(row.group), int(row.value)) for row in own if row.scope == "cohort"
+    ]
+    for row in own:
+        group[place[row.client]] = int(row.group)
+    for row in tested:
+        (accuracy if row.metric == "accuracy" else size)[place[row.client]] = row.value
+    return tuple(place), group, accuracy, size, np.array(visits, dtype=np.int64).reshape(-1, 4)
+
+
+def _distinct(runs: list[Run]) -> tuple[Run, ...]:
+    """Runs of the same method and seed from several directories get titles that tell them apart."""
+    shared = Counter((run.title, run.seed) for run in runs)
+    ambiguous = {title for (title, _), count in shared.items() if count > 1}
+    homes = {run.directory.parent for run in runs if run.title in ambiguous}
+    short = len({home.name for home in homes}) == len(homes)
+
+    def title(run: Run) -> str:
+        home = run.directory.parent
+        return f"{run.title}, {home.name if short else home}" if run.title in ambiguous else run.title
+
+    return tuple(replace(run, title=title(run)) for run in runs)
+
+
+def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(run.facts["fingerprint"], []).append(run)
+    return {fingerprint: _deal(fingerprint, own) for fingerprint, own in by_data.items()}
+
+
+def _deal(fingerprint: str, runs: Sequence[Run]) -> Labels | str:
+    """The run directory of a simulation holds no label counts; they are dealt again from the data, if these
+    are at hand."""
+    if (runs[0].directory / ROSTER).exists():
+        return "The clients of these runs and their data were elsewhere, so nothing is said about labels."
+    strictest = max((run.privacy for run in runs), key=lambda p: (STRICTNESS.index(p.counts), -p.epsilon))
+    if strictest.counts == "withheld":
+        return "Label counts were withheld in these runs (privacy.counts), so the report has none either."
+    try:
+        federation = runs[0].experiment.federation(runs[0].seed)
+    except UserError as error:
+        return f"The data of these runs are not at hand, so nothing is said about labels ({error})."
+    if federation.fingerprint() != fingerprint:
+        return "The data changed since these runs, so nothing is said about labels."
+    revealed = strictest.reveal(federation.counts, runs[0].seed)
+    assert revealed is not None
+    note = f"Label counts carry the noise under which clients reveal them (epsilon {strictest.epsilon:g})."
+    noised = strictest.counts == "noised"
+    return Labels(revealed.numpy(), federation.clients, federation.classes, note if noised else "")

@@ -1,0 +1,63 @@
+"""Where results come from: by which command, with what, on what and how long."""
+
+import shlex
+from collections.abc import Iterator
+
+from fedcohort.record import CONFIG
+from fedcohort.report.gather import Evidence
+from fedcohort.report.page import Card, Table
+
+
+def provenance_card(evidence: Evidence) -> Card:
+    """With what, on what and by which command every run was made."""
+    columns = (
+        "method",
+        ">seed",
+        ">rounds",
+        "state",
+        ">seconds",
+        "started (UTC)",
+        "data",
+        "fedcohort",
+        "torch",
+        "machine",
+    )
+    rows = []
+    for run in evidence.runs:
+        versions = run.facts["versions"]
+        rows.append(
+            [
+                run.title,
+                f"{run.seed}",
+                f"{run.rounds}",
+                "complete" if run.complete else f"at {run.rounds} of {run.experiment.rounds} rounds",
+                f"{run.facts['seconds']:,.1f}" if "seconds" in run.facts else "–",
+                run.facts["started"][:19].replace("T", " "),
+                run.facts["fingerprint"][:12],
+                versions["fedcohort"],
+                versions["torch"],
+                run.facts["machine"],
+            ]
+        )
+    return Card(
+        "Where these results come from",
+        "Data: the start of the fingerprint of the partitioned data; runs that share it trained and were "
+        "tested on the same samples.",
+        table=Table(columns, rows),
+        details=list(_settings(evidence)),
+        note="fedcohort run config.toml, with a run's settings below, repeats it.",
+    )
+
+
+def _settings(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    commands = dict.fromkeys(shlex.join(run.facts["command"]) for run in evidence.runs)
+    yield "Commands", "\n".join(commands)
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {number}" for name, number in run.facts["versions"].items())
+        for run in evidence.runs
+    )
+    yield "Versions", "\n".join(versions)
+    for run in evidence.runs:
+        if run.seed == evidence.seeds[0]:
+            text = (run.directory / CONFIG).read_text(encoding="utf-8")
+            yield f"Settings of {run.title}, seed {run.seed}", f"# {run.directory}\n{text}"

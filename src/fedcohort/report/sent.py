@@ -1,0 +1,110 @@
+"""What left each client, for readers who must answer for the data."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fedcohort.core.profile import Privacy
+from fedcohort.errors import UserError
+from fedcohort.leaving import REFERENCE, Leaving, leaving, reference
+from fedcohort.report.gather import Evidence, Run
+from fedcohort.report.page import Card, Table
+
+
+def sent_cards(evidence: Evidence) -> list[Card]:
+    """Bytes of all methods, then every kind of answer that each asks of a client."""
+    firsts = [next(run for run in evidence.runs if run.title == title) for title in evidence.titles]
+    return [_totals(evidence, firsts), *(answers_card(run) for run in firsts)]
+
+
+def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
+    rows = []
+    for first in firsts:
+        runs = [run for run in evidence.runs if run.title == first.title]
+        up, down = (_mean(runs, key) for key in ("bytes_up", "bytes_down"))
+        clients = max(len(first.clients), 1)
+        sizes = f"{up / 1e6:,.2f}", _size(up / clients), _size(down / clients)
+        rows.append([first.title, label_counts(first), *sizes, _busiest(first)])
+    columns = ("method", "counts before training", ">MB up in all", ">up per client", ">down per client")
+    return Card(
+        "What left each client",
+        "Bytes are counted from the numbers that travel, means over seeds. A simulation only counts them: "
+        "nothing leaves the machine it runs on.",
+        sentences=list(_assurances(firsts)),
+        table=Table((*columns, "busiest client"), rows),
+    )
+
+
+def answers_card(run: Run) -> Card:
+    """Every kind of answer that a client gives with this method, and its bytes."""
+    title, tags = f"Every answer of a client with {run.title}", {"method": run.title}
+    if run.method.pooled:
+        return Card(title, sentences=["All its training samples are moved to one place."], tags=tags)
+    answers, model = _answers(run)
+    rows = [[one.message, one.when, one.what, f"{one.bytes:,}"] for one in answers]
+    return Card(
+        title,
+        "Nothing else leaves a client in a deployment; a client that is not asked sends nothing.",
+        table=Table(("answer", "when, and whose", "what it holds", ">bytes"), rows),
+        tags=tags,
+        note=f"Bytes of one answer of one client ({model}), without names and what the network adds.",
+    )
+
+
+def _answers(run: Run) -> tuple[list[Leaving], str]:
+    """With this run's model if its data are at hand, else with that of the documentation."""
+    try:
+        task = run.experiment.task(run.seed)
+    except UserError:
+        return reference(run.method), REFERENCE
+    profile = task.profile(run.method)
+    steps = task.local.steps_for(int(np.median(profile.size[profile.eligible])))
+    answers = leaving(run.method, profile, run.experiment.privacy, steps, task.cohort_size)
+    return answers, f"this run's model, {steps} local step{'s' * (steps > 1)}"
+
+
+def label_counts(run: Run) -> str:
+    """Whether and how exactly label counts left the client."""
+    if not run.method.uses & {"counts", "summary"}:
+        return "not asked for"
+    return _told_as(run.privacy)
+
+
+def _told_as(privacy: Privacy) -> str:
+    return f"noised (epsilon {privacy.epsilon:g})" if privacy.counts == "noised" else privacy.counts
+
+
+def _assurances(runs: Sequence[Run]) -> Iterator[str]:
+    pooled = [run.title for run in runs if run.method.pooled]
+    if pooled:
+        names = ", ".join(pooled)
+        yield f"With {names} all examples leave their clients: a reference, not federated learning."
+    if len(pooled) < len(runs):
+        yield ("With the other methods no" if pooled else "No") + " example leaves its client."
+        yield (
+            "Updates of the model go to the server as they are, neither encrypted towards it nor noised: "
+            "whoever runs the server could try to infer from them what a client holds."
+        )
+    asked = [run for run in runs if run.method.uses & {"counts", "summary"}]
+    if asked:
+        names = ", ".join(f"{run.title} ({label_counts(run)})" for run in asked)
+        yield f"Tables of label counts, or other counts, are told before training by: {names}."
+    yield (
+        "This page itself shows names of clients, their accuracy and, unless withheld, their label counts: "
+        "share it as you would share those."
+    )
+
+
+def _busiest(run: Run) -> str:
+    if not len(run.visits) or run.method.silent:
+        return "–"
+    most = int(run.trained.argmax())
+    return f"{run.clients[most]}, {run.trained[most]} rounds"
+
+
+def _mean(runs: Sequence[Run], key: str) -> float:
+    return float(np.mean([run.metrics.get(key, np.nan) for run in runs]))
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:,.2f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"

@@ -1,0 +1,162 @@
+"""Who is badly served, why, and what to try: the numbers of one run in plain sentences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcohort.diagnosis.distances import pooled, proportions
+from fedcohort.report.gather import Evidence, Run
+from fedcohort.report.page import Card, Table
+from fedcohort.report.service import Service, worst_tenth
+
+TOLD = 4  # clients about whom there is a paragraph
+LISTED = 25
+NOTE = (
+    "Badly served: worse than the federation by more than luck explains (binomial tests, at most 5 % false "
+    "discoveries). By labels: the accuracy to expect if every class were recognised as well at the client as "
+    "it is everywhere."
+)
+
+
+def served_card(evidence: Evidence, run: Run) -> Card:
+    """The answer in sentences, and the least served clients in a table."""
+    service, title = Service(evidence, run), "Who is badly served, and why?"
+    if np.isnan(run.accuracy).all():
+        why = "they come with its last round" if not run.complete else "it had no test samples"
+        return Card(title, sentences=[f"No client's accuracy is known of this run: {why}."], tags=run.tags)
+    return Card(title, sentences=sentences(service), table=_table(service), tags=run.tags, note=NOTE)
+
+
+def sentences(service: Service) -> list[str]:
+    """How many are badly served, then a paragraph for each of the worst."""
+    run, known = service.run, service.run.accuracy[~np.isnan(service.run.accuracy)]
+    found = [
+        f"With {run.title} (seed {run.seed}) {service.overall:.1%} of all test samples are answered right; "
+        f"single clients have between {known.min():.0%} and {known.max():.0%} of theirs, half of them "
+        f"{np.median(known):.0%} or more."
+    ]
+    if (least := _least_served(service)) is not None:
+        found.append(least)
+    bad = service.bad
+    if not bad:
+        worst = int(np.nanargmin(run.accuracy))
+        found.append("No client is served worse than luck explains. The lowest accuracy, which may be luck:")
+        return [*found, paragraph(service, worst)]
+    names = [run.clients[client] for client in bad]
+    are = "client is" if len(bad) == 1 else "clients are"
+    found.append(f"{len(bad)} of {len(known)} {are} served worse than luck explains: {_some(names)}.")
+    return [*found, *(paragraph(service, client) for client in bad[:TOLD])]
+
+
+def _least_served(service: Service) -> str | None:
+    """The worst tenth of the clients, and the method that is best for its own worst tenth."""
+    tenths = {run.title: worst_tenth(run.accuracy) for run in (service.run, *service.elsewhere)}
+    own = tenths[service.run.title]
+    if np.isnan(own):
+        return None
+    best = max(tenths, key=lambda title: np.nan_to_num(tenths[title], nan=-1))
+    text = f"The worst served tenth of the clients has {own:.0%} on average"
+    if best == service.run.title or len(tenths) == 1:
+        return f"{text}{', the highest of the methods compared' if len(tenths) > 1 else ''}."
+    return f"{text}; of the methods compared {best} does most for its worst tenth ({tenths[best]:.0%})."
+
+
+def paragraph(service: Service, client: int) -> str:
+    """One client: how it is served, why, and what to try."""
+    run = service.run
+    size = run.test_size[client]
+    start = f"{run.clients[client]}: {run.accuracy[client]:.0%} of its {size:.0f} test samples are right."
+    return " ".join([start, *_reasons(service, client), _advice(service, client)])
+
+
+def _reasons(service: Service, client: int) -> list[str]:
+    run, reasons = service.run, []
+    if service.labels is not None and service.labels.counts[client].sum() > 0:
+        reasons.append(_mix(service, client))
+        if not np.isnan(service.expected[client]):
+            reasons.append(_explained(service, client))
+        if (other := service.nearer(client)) is not None:
+            group, near, own = other
+            reasons.append(
+                f"Its labels are nearer to group {group} (Hellinger distance {near:.2f}) than to the rest of "
+                f"its own group {run.group[client]} ({own:.2f})."
+            )
+        elif len(np.unique(run.group)) > 1:
+            reasons.append(f"Group {run.group[client]} is the one that suits its labels best.")
+    if service.rarely(client):
+        usual = np.median(run.trained)
+        reasons.append(f"It trained in {run.trained[client]} rounds only (median {usual:.0f}).")
+    return reasons
+
+
+def _mix(service: Service, client: int) -> str:
+    """What it holds more of than those who share its model."""
+    run, labels = service.run, service.labels
+    assert labels is not None
+    others = labels.counts[run.group == run.group[client]].sum(axis=0) - labels.counts[client]
+    alone = not others.sum() > 0
+    rest = pooled(labels.counts if alone else np.clip(others, 0, None)[None])
+    own = proportions(labels.counts[client][None])[0]
+    top = [c for c in np.argsort(rest - own, kind="stable")[:2].tolist() if own[c] > rest[c]]
+    whose = "the federation" if alone or len(np.unique(run.group)) == 1 else "its group"
+    parts = [f"{own[c]:.0%} '{labels.classes[c]}' (the rest of {whose}: {rest[c]:.0%})" for c in top]
+    return f"It holds {' and '.join(parts)}." if parts else f"Its labels are those of {whose}."
+
+
+def _explained(service: Service, client: int) -> str:
+    expected = service.expected[client]
+    if service.by_labels(client):
+        return f"Its classes are the hard ones: by them alone one would expect {expected:.0%}."
+    return (
+        f"Its mix of classes does not explain it, by which one would expect {expected:.0%}: elsewhere the "
+        "model knows these classes better."
+    )
+
+
+def _advice(service: Service, client: int) -> str:
+    if (best := service.best_elsewhere(client)) is not None:
+        if best.method.silent:
+            return f"It is better off alone: {best.title} gets {best.accuracy[client]:.0%} here."
+        return f"Try {best.title}, which gets {best.accuracy[client]:.0%} here."
+    if service.nearer(client) is not None:
+        return "Try grouping by labels (clust_psi_pfl), or let clients choose their model (ifca)."
+    if service.rarely(client):
+        return "Try a selector that seeks clients with high losses (fedlecc, power_of_choice)."
+    if np.isnan(service.expected[client]):
+        return "Try weighing clients by their loss (qfedavg), or a model of its own (fedsoft)."
+    if service.by_labels(client):
+        return "Try cohorts with even labels (fedentopt) or margins for rare classes (fedlc)."
+    return (
+        "Compare its attributes with the others' (diagnose --features), and try a model of its own (fedsoft)."
+    )
+
+
+def _table(service: Service) -> Table:
+    run, named = service.run, set(service.bad)
+    lowest = np.argsort(np.where(np.isnan(run.accuracy), 2, run.accuracy), kind="stable").tolist()
+    shown = [*service.bad, *(client for client in lowest if client not in named)][:LISTED]
+    columns = ["client", ">accuracy", ">test samples", ">by labels", ">rounds trained"]
+    grouped, compared = len(np.unique(run.group)) > 1, bool(service.elsewhere)
+    columns += [">group", ">nearer group"] * grouped + ["served better by"] * compared
+    rows = []
+    for client in shown:
+        best, near = service.best_elsewhere(client), service.nearer(client)
+        row = [
+            run.clients[client],
+            _percent(run.accuracy[client]),
+            f"{run.test_size[client]:.0f}",
+            _percent(service.expected[client]),
+            f"{run.trained[client]}",
+        ]
+        row += [f"{run.group[client]}", "–" if near is None else f"{near[0]}"] * grouped
+        row += ["–" if best is None else f"{best.title} ({best.accuracy[client]:.0%})"] * compared
+        rows.append(row)
+    return Table(columns, rows, frozenset((row, 0) for row in range(min(len(named), LISTED))))
+
+
+def _percent(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.0%}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,120 @@
+"""How a run serves its clients: who is badly served, and the numbers that may explain it.
+
+A client counts as badly served when its test samples are answered worse than those of the whole federation
+by more than luck explains: a binomial test for each client, with at most 5 % false discoveries among those
+named (Benjamini and Hochberg 1995). A client with three test samples can hardly be named, and should not be.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedcohort.diagnosis.distances import Array, proportions
+from fedcohort.report.gather import Evidence, Labels, Run
+
+FALSE = 0.05  # share of false discoveries among the clients that are named
+BETTER = 0.05  # of accuracy: what another method must add to be worth a hint ...
+ERRORS = 2  # ... and how many standard errors that must be
+RARE = 0.5  # of the median: trains rarely
+TENTH = 0.1  # of the clients: those served worst
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """How one run serves its clients."""
+
+    evidence: Evidence
+    run: Run
+
+    @cached_property
+    def overall(self) -> float:
+        return self.run.metrics.get("global.accuracy", np.nan)
+
+    @cached_property
+    def bad(self) -> list[int]:
+        """Clients served worse than luck explains, worst first."""
+        from scipy.stats import binom, false_discovery_control
+
+        tested = np.flatnonzero((self.run.test_size > 0) & ~np.isnan(self.run.accuracy))
+        if not len(tested) or np.isnan(self.overall):
+            return []
+        size, accuracy = self.run.test_size[tested], self.run.accuracy[tested]
+        luck = binom.cdf(np.rint(accuracy * size), size, self.overall)
+        named = tested[false_discovery_control(np.clip(luck, 0, 1)) < FALSE]
+        return named[np.argsort(self.run.accuracy[named], kind="stable")].tolist()
+
+    @cached_property
+    def labels(self) -> Labels | None:
+        known = self.evidence.labels_of(self.run)
+        return known if isinstance(known, Labels) else None
+
+    @cached_property
+    def expected(self) -> Array:
+        """[K] accuracy if each class were recognised at every client as well as in the federation; NaN where
+        a client's labels, or the accuracy of the classes, are not known."""
+        unknown = np.full(len(self.run.clients), np.nan)
+        if self.labels is None:
+            return unknown
+        recall = [self.run.metrics.get(f"global.accuracy[{name}]", np.nan) for name in self.labels.classes]
+        if np.isnan(recall).all():
+            return unknown
+        return proportions(self.labels.counts) @ np.nan_to_num(np.array(recall), nan=self.overall)
+
+    def by_labels(self, client: int) -> bool:
+        """Whether its mix of classes explains at least half of what it lacks."""
+        return bool(self.overall - self.expected[client] >= (self.overall - self.run.accuracy[client]) / 2)
+
+    @cached_property
+    def distance(self) -> tuple[list[int], Array] | None:
+        """Groups, and how far each client's labels are from those of each group's other clients."""
+        numbers = np.unique(self.run.group).tolist()
+        if self.labels is None:
+            return None
+        counts, columns = self.labels.counts, []
+        own = np.sqrt(proportions(counts))
+        for number in numbers:
+            members = self.run.group == number
+            rest = counts[members].sum(axis=0) - counts * members[:, None]
+            gap = own - np.sqrt(proportions(np.clip(rest, 0, None)))
+            columns.append(np.sqrt((gap**2).sum(axis=1) / 2))
+        return numbers, np.stack(columns, axis=1)
+
+    @cached_property
+    def elsewhere(self) -> list[Run]:
+        """Other methods on the same data and seed."""
+        same = (self.run.facts["fingerprint"], self.run.clients)
+        runs = (run for run in self.evidence.runs if run is not self.run)
+        return [
+            run for run in runs if (run.facts["fingerprint"], run.clients) == same and not run.method.pooled
+        ]
+
+    def best_elsewhere(self, client: int) -> Run | None:
+        """The method that serves this client clearly better, if one does."""
+        best = max(self.elsewhere, key=lambda run: np.nan_to_num(run.accuracy[client], nan=-1), default=None)
+        if best is None:
+            return None
+        ours, theirs = self.run.accuracy[client], best.accuracy[client]
+        error = np.sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / max(self.run.test_size[client], 1))
+        return best if theirs - ours >= max(BETTER, ERRORS * error) else None
+
+    def rarely(self, client: int) -> bool:
+        """Whether it trained much less often than the median client."""
+        return bool(self.run.trained[client] < RARE * np.median(self.run.trained))
+
+    def nearer(self, client: int) -> tuple[int, float, float] | None:
+        """A group whose labels are nearer to the client's than its own group's, and both distances."""
+        if self.distance is None:
+            return None
+        groups, far = self.distance
+        own = groups.index(int(self.run.group[client]))
+        if np.isnan(far[client]).all():
+            return None
+        best = int(np.nanargmin(far[client]))
+        return None if best == own else (groups[best], far[client, best], far[client, own])
+
+
+def worst_tenth(accuracy: Array) -> float:
+    """Mean accuracy of the tenth of the clients that has the lowest, at least one."""
+    known = np.sort(accuracy[~np.isnan(accuracy)])
+    return float(known[: max(1, round(TENTH * len(known)))].mean()) if len(known) else np.nan

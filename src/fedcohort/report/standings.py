@@ -1,0 +1,151 @@
+"""The leaderboard, and whether differences between methods are more than luck of the seed."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcohort.comparison import COLUMNS, Standing, rank
+from fedcohort.report.gather import Evidence, Run
+from fedcohort.report.page import Card, Table
+from fedcohort.show import SCOPES, cell
+
+MAIN = "global.accuracy"
+SEEDS = 3  # fewest for a test: with two, an interval is nearly as wide as all accuracies
+LEVEL = 0.05
+
+
+class Paired(NamedTuple):
+    """How far a method is behind another on the same seeds."""
+
+    seeds: int
+    mean: float
+    low: float  # of the 95 % interval of the mean
+    high: float
+    p: float  # paired t-test, two-sided
+
+
+def standings_of(evidence: Evidence) -> list[Standing]:
+    """Best first; references, which are no federated methods, after all others."""
+    runs = {run.title: run for run in evidence.runs}
+    ranked = rank([run.outcome for run in evidence.runs])
+    return sorted(ranked, key=lambda s: runs[s.method].method.pooled or runs[s.method].method.silent)
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
+    """Student's t-test of differences between runs that share seed, data and partition."""
+    from scipy.stats import t
+
+    gaps = np.subtract(ours, theirs)
+    mean, error = float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    reach = error * float(t.ppf(1 - LEVEL / 2, len(gaps) - 1))
+    p = 1.0 if mean == 0 else float("nan")  # a constant difference: no test can judge it
+    if error > 0:
+        p = 2 * float(t.sf(abs(mean) / error, len(gaps) - 1))
+    return Paired(len(gaps), mean, mean - reach, mean + reach, p)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """P-values adjusted for having made several tests (Holm 1979)."""
+    values = np.asarray(p, dtype=float)
+    order, out = np.argsort(values), values.copy()
+    known = int((~np.isnan(values)).sum())
+    factors = np.maximum(known - np.arange(len(values)), 1)
+    out[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1)
+    return out.tolist()
+
+
+def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, Paired]:
+    """Each method against the first, where enough seeds are common; p adjusted by Holm."""
+    leader, *others = standings
+    found = {}
+    for other in others:
+        pairs = _common(evidence.runs, leader.method, other.method)
+        if len(pairs) >= SEEDS:
+            found[other.method] = paired(*zip(*pairs, strict=True))
+    adjusted = holm([result.p for result in found.values()])
+    return {title: result._replace(p=p) for (title, result), p in zip(found.items(), adjusted, strict=True)}
+
+
+def _common(runs: Sequence[Run], ours: str, theirs: str) -> list[tuple[float, float]]:
+    """Final accuracies of two methods on the same data and seed."""
+    final = {(run.title, run.seed, run.facts["fingerprint"]): run.metrics.get(MAIN) for run in runs}
+    pairs = []
+    for (title, *condition), value in final.items():
+        partner = final.get((theirs, *condition))
+        if (
+            title == ours
+            and value is not None
+            and partner is not None
+            and np.isfinite([value, partner]).all()
+        ):
+            pairs.append((value, partner))
+    return pairs
+
+
+def leaderboard_card(evidence: Evidence) -> Card:
+    standings = standings_of(evidence)
+    tests = against_leader(evidence, standings)
+    seeds = max(len(standing.seeds) for standing in standings)
+    columns = ["method", ">seeds", *(">" + title.replace("\n", " ") for _, title, _, _ in COLUMNS)]
+    if tests:
+        columns += [">behind the best (95 %)", ">p"]
+    rows, strong = [], set()
+    for standing in standings:
+        known = {key: value for key, value in standing.mean.items() if not np.isnan(value)}
+        shown = [
+            cell(known[key], standing.std[key], kind, seeds > 1) if key in known else "–"
+            for key, _, _, kind in COLUMNS
+        ]
+        rows.append([standing.method, str(len(standing.seeds)), *shown, *_test_cells(standing, tests)])
+    for column, (key, _, more, _) in enumerate(COLUMNS):
+        values = [round(standing.mean.get(key, np.nan), 9) for standing in standings]
+        if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
+            best = np.nanmax(values) if more else np.nanmin(values)
+            strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
+    spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
+    note = (
+        f"The last columns compare global accuracy with the best method's on the same seeds: paired t-test, "
+        f"p adjusted by Holm for {len(tests)} tests. Few seeds can prove large differences only."
+        if tests
+        else f"With {SEEDS} seeds or more, differences would be tested too."
+        if len(standings) > 1
+        else ""
+    )
+    table = Table(columns, rows, frozenset(strong))
+    return Card("Leaderboard", spread + SCOPES, [headline(evidence)], table, note=note)
+
+
+def _test_cells(standing: Standing, tests: dict[str, Paired]) -> list[str]:
+    if not tests:
+        return []
+    if standing.method not in tests:
+        return ["–", "–"]
+    test = tests[standing.method]
+    gap = f"{100 * test.mean:.1f} ({100 * test.low:.1f} to {100 * test.high:.1f})"
+    return [gap, "–" if np.isnan(test.p) else "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"]
+
+
+def headline(evidence: Evidence) -> str:
+    """Which method is best, and how sure that is."""
+    standings = standings_of(evidence)
+    best = standings[0]
+    accuracy = best.mean.get(MAIN, np.nan)
+    if np.isnan(accuracy):
+        return "No accuracy is known: these runs had no test samples, or have not been evaluated yet."
+    if len(standings) == 1:
+        return f"{best.method} answers {accuracy:.1%} of all test samples right (global)."
+    better = [other.method for other in standings[1:] if other.mean.get(MAIN, np.nan) > accuracy]
+    aside = f" ({', '.join(better)} aside, for reference)" if better else ""
+    text = f"{best.method} is best by global accuracy{aside}, {accuracy:.1%}"
+    tests = against_leader(evidence, standings)
+    if not tests:
+        return f"{text}; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."
+    beaten = [title for title, test in tests.items() if test.p < LEVEL and test.mean > 0]
+    if len(beaten) == len(standings) - 1:
+        return f"{text}, significantly ahead of every other method (paired t-tests, Holm, p < {LEVEL})."
+    seeds = max(test.seeds for test in tests.values())
+    how = f"(paired t-tests over {seeds} seeds, Holm, p < {LEVEL})"
+    if not beaten:
+        return f"{text}, but its lead over any other method may be luck of the seeds {how}."
+    return f"{text}; significant is its lead over {', '.join(beaten)} {how}."

@@ -1,0 +1,234 @@
+"""The sentences and tests of a report, on numbers small enough to check by hand."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+from report_runs import TINY
+
+from fedcohort.core.profile import Privacy
+from fedcohort.experiment import Experiment
+from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.page import Page, Tab, render
+from fedcohort.report.sent import answers_card, label_counts, sent_cards
+from fedcohort.report.served import paragraph, sentences
+from fedcohort.report.service import Service, worst_tenth
+from fedcohort.report.standings import against_leader, headline, holm, paired, standings_of
+from fedcohort.report.style import plain, plain_each, thinned
+
+NAMES = ("a", "b", "c", "d")
+CLASSES = ("x", "y")
+
+
+def a_run(method: str = "fedavg", seed: int = 0, accuracy: float = 0.9, **changes: object) -> Run:
+    """Four clients; the first is badly served, the second has a single test sample."""
+    experiment = Experiment.of({**TINY, "method": [method], "seeds": [seed]})
+    run = Run(
+        directory=Path("nowhere"),
+        experiment=experiment,
+        method=experiment.methods[0],
+        title=method,
+        seed=seed,
+        complete=True,
+        facts={"fingerprint": f"data{seed}"},
+        metrics={"global.accuracy": accuracy, "global.accuracy[x]": 1.0, "global.accuracy[y]": 0.4},
+        curves={"global.accuracy": (np.array([4.0]), np.array([accuracy]))},
+        clients=NAMES,
+        group=np.zeros(4, dtype=np.int64),
+        accuracy=np.array([0.3, 0.0, 1.0, 0.95]),
+        test_size=np.array([40.0, 1.0, 40.0, 40.0]),
+        visits=np.array([[1, 0, 0, 1], [1, 2, 0, 1], [2, 2, 0, 1], [2, 3, 0, 1], [3, 3, 0, 1], [3, 0, 0, 0]]),
+    )
+    return replace(run, **changes)
+
+
+def evidence_of(*runs: Run, counts: list[list[int]] | str | None = None) -> Evidence:
+    if isinstance(counts, str):
+        return Evidence(runs, {run.facts["fingerprint"]: counts for run in runs})
+    table = np.array(counts or [[2, 38], [20, 0], [40, 0], [39, 1]], dtype=float)
+    return Evidence(runs, {run.facts["fingerprint"]: Labels(table, NAMES, CLASSES) for run in runs})
+
+
+# Who is badly served ----------------------------------------------------------------------------------------
+
+
+def test_luck_is_no_bad_service() -> None:
+    """12 of 40 right where 90 % are: never luck. 0 of 1: one time in ten."""
+    run = a_run()
+    assert Service(evidence_of(run), run).bad == [0]
+    fair = replace(run, accuracy=np.array([0.9, 0.0, 1.0, 0.95]))
+    assert Service(evidence_of(fair), fair).bad == []
+    assert any(
+        "No client is served worse than luck" in text for text in sentences(Service(evidence_of(fair), fair))
+    )
+
+
+def test_hard_classes_explain_a_client_that_holds_them() -> None:
+    """2 x and 38 y, recognised in 100 % and 40 %: 0.05 + 0.95 * 0.4 = 43 % are to be expected."""
+    run = a_run()
+    service = Service(evidence_of(run), run)
+    assert service.expected[0] == pytest.approx(0.43)
+    text = paragraph(service, 0)
+    assert text.startswith("a: 30% of its 40 test samples are right. It holds 95% 'y'")
+    assert "(the rest of the federation: 1%)" in text  # 1 of 100
+    assert "Its classes are the hard ones: by them alone one would expect 43%." in text
+    assert "fedentopt" in text
+
+
+def test_easy_classes_do_not_explain_it() -> None:
+    run = a_run()
+    service = Service(evidence_of(run, counts=[[40, 0], [20, 0], [40, 0], [39, 1]]), run)
+    assert "does not explain it, by which one would expect 100%" in paragraph(service, 0)
+    assert "diagnose --features" in paragraph(service, 0)
+
+
+def test_a_group_that_does_not_suit_is_named() -> None:
+    """a holds y like c and d of group 1, but is with b, who holds x."""
+    run = a_run(group=np.array([0, 0, 1, 1]))
+    service = Service(evidence_of(run, counts=[[0, 10], [10, 0], [0, 10], [0, 10]]), run)
+    group, near, own = service.nearer(0) or (None, None, None)
+    assert (group, near, own) == (1, 0.0, 1.0)
+    text = paragraph(service, 0)
+    assert "nearer to group 1 (Hellinger distance 0.00) than to the rest of its own group 0 (1.00)" in text
+    assert "clust_psi_pfl" in text
+    assert service.nearer(2) is None
+
+
+def test_another_method_is_named_only_if_clearly_better() -> None:
+    """30 % against 80 % of 40 samples is 5 standard errors; 0 against 100 % of one sample is one guess."""
+    run = a_run()
+    other = a_run("ifca", accuracy=0.85)
+    other = replace(other, accuracy=np.array([0.8, 0.0, 0.5, 0.99]))
+    service = Service(evidence_of(run, other), run)
+    assert paragraph(service, 0).endswith("Try ifca, which gets 80% here.")
+    assert service.best_elsewhere(3) is None
+    alone = replace(
+        other, method=Experiment.of({**TINY, "method": ["local_only"]}).methods[0], title="local_only"
+    )
+    assert "better off alone: local_only gets 80%" in paragraph(Service(evidence_of(run, alone), run), 0)
+
+
+def test_a_client_that_rarely_trains_is_told() -> None:
+    """b never trained; the median of 1, 0, 2, 2 is 1.5."""
+    run = a_run(accuracy=0.9)
+    service = Service(evidence_of(run), run)
+    assert run.trained.tolist() == [1, 0, 2, 2]
+    assert "It trained in 0 rounds only (median 2)." in paragraph(service, 1)
+
+
+def test_without_labels_there_are_sentences_still() -> None:
+    run = a_run()
+    service = Service(evidence_of(run, counts="withheld"), run)
+    assert np.isnan(service.expected).all()
+    assert "qfedavg" in paragraph(service, 0)
+
+
+def test_the_worst_tenth_is_at_least_one_client() -> None:
+    assert worst_tenth(np.array([0.5, np.nan, 0.1, 0.9])) == 0.1
+    assert worst_tenth(np.linspace(0.05, 1, 20)) == pytest.approx(0.075)
+    assert math.isnan(worst_tenth(np.array([np.nan])))
+
+
+# Which method is better -------------------------------------------------------------------------------------
+
+
+def test_paired_differences_by_hand() -> None:
+    """Differences 1, 2, 3: mean 2, error 1/sqrt(3), t = 3.4641 with two degrees of freedom.
+
+    The density of t with two degrees integrates to p = 1 - t / sqrt(2 + t^2) = 0.0742; the interval reaches
+    4.30265 errors to each side.
+    """
+    result = paired([3, 5, 7], [2, 3, 4])
+    assert result.mean == 2
+    assert result.p == pytest.approx(1 - math.sqrt(12 / 14))
+    assert result.high - result.mean == pytest.approx(4.30265 / math.sqrt(3), rel=1e-5)
+    assert paired([1, 2, 3], [1, 2, 3]).p == 1
+    assert math.isnan(paired([2, 3, 4], [1, 2, 3]).p)
+
+
+def test_holm_by_hand() -> None:
+    """0.01 * 3, then 0.03 * 2, then 0.04 * 1 raised to the one before."""
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.7]) == [1, 1]
+    assert np.isnan(holm([math.nan, 0.02])).tolist() == [True, False]
+
+
+def test_the_headline_says_how_sure_it_is() -> None:
+    def runs(seeds: int, gap: float) -> Evidence:
+        pairs = [(a_run("fedavg", s, 0.9 + 0.001 * s), a_run("fedprox", s, 0.9 - gap)) for s in range(seeds)]
+        return evidence_of(*(run for pair in pairs for run in pair))
+
+    assert "significantly ahead of every other method" in headline(runs(4, 0.2))
+    assert "may be luck" in headline(runs(3, -0.0009))
+    assert "fewer than 3 common seeds" in headline(runs(2, 0.2))
+    assert against_leader(runs(2, 0.2), standings_of(runs(2, 0.2))) == {}
+
+
+def test_references_never_lead() -> None:
+    runs = a_run("fedavg", 0, 0.5), a_run("centralised", 0, 0.99)
+    assert [standing.method for standing in standings_of(evidence_of(*runs))] == ["fedavg", "centralised"]
+    several = [
+        run for s in range(4) for run in (a_run("fedavg", s, 0.5), a_run("centralised", s, 0.9 + s / 1000))
+    ]
+    text = headline(evidence_of(*several))
+    assert text.startswith("fedavg is best by global accuracy (centralised aside, for reference), 50.0%")
+    assert "significant" not in text
+
+
+# What left each client --------------------------------------------------------------------------------------
+
+
+def test_what_a_client_tells_follows_from_the_method() -> None:
+    """The logistic model has 5 * 4 weights and 4 biases of 4 bytes; each label count takes 8 bytes more."""
+    fedavg, clustered = (
+        {row[0]: row for row in answers_card(a_run(method)).table.rows}
+        for method in ("fedavg", "clust_psi_pfl")
+    )
+    assert "delta (96 bytes)" in fedavg["training"][2]
+    assert int(clustered["profile"][3]) - int(fedavg["profile"][3]) == 8 * 4
+    assert "label counts" in clustered["profile"][2]
+    assert answers_card(a_run("centralised")).table is None
+
+
+def test_how_label_counts_left() -> None:
+    assert label_counts(a_run("fedavg")) == "not asked for"
+    assert label_counts(a_run("clust_psi_pfl")) == "exact"
+    noised = a_run("clust_psi_pfl")
+    noised = replace(noised, experiment=replace(noised.experiment, privacy=Privacy("noised", 0.25)))
+    assert label_counts(noised) == "noised (epsilon 0.25)"
+
+
+def test_what_did_not_leave_is_said_with_its_exceptions() -> None:
+    first, *_ = sent_cards(evidence_of(a_run("centralised"), a_run("fedavg")))
+    text = " ".join(first.sentences)
+    assert "With centralised all examples leave" in text
+    assert "With the other methods no example leaves its client." in text
+
+
+# Charts -----------------------------------------------------------------------------------------------------
+
+
+def test_names_in_charts_are_escaped_short_and_distinct() -> None:
+    assert plain("<b>&") == "&lt;b&gt;&amp;"
+    assert len(plain("n" * 100)) == 40
+    assert plain_each(["n" * 50, "m", "n" * 60]) == [plain("n" * 50), "m", plain("n" * 50) + " (2)"]
+
+
+def test_thinned_keeps_the_ends() -> None:
+    assert thinned(5, 10).tolist() == [0, 1, 2, 3, 4]
+    many = thinned(100_000, 400)
+    assert (len(many), many[0], many[-1]) == (400, 0, 99_999)
+
+
+def test_a_page_asks_nobody_for_anything() -> None:
+    text = render(Page("<t>", "s & t", [Tab("only", "Only", [])])).replace(get_plotlyjs(), "")
+    assert "default-src 'none'" in text
+    assert "&lt;t&gt;" in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_a_large_report_is_small(large: Path) -> None:
+    assert large.stat().st_size - len(get_plotlyjs().encode()) < 1_000_000
