@@ -37,9 +37,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory on the path whose methods are forgotten afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(METHODS, "_classes", dict(METHODS._classes))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
         if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]
+            for method in [key for key, cls in METHODS._classes.items() if cls.__module__ == name]:
+                del METHODS._classes[method]

@@ -14,7 +14,7 @@ from fedcohort.finished import FinishedRun
 from fedcohort.joining import aligned, distances, join_by_counts, join_by_losses
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.one import One
-from fedcohort.show import Silent
+from fedcohort.progress import Silent
 
 MEMBERS = np.array([[80, 20], [60, 40], [0, 10], [0, 0]])
 GROUP = np.array([0, 0, 1, 1])

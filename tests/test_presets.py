@@ -24,8 +24,8 @@ from fedcohort.experiment import Experiment, config_hash
 from fedcohort.methods.fedprox import FedProx
 from fedcohort.models import flat_model
 from fedcohort.presets import Preset, conditions, fill, listing, papers, presets, read_method
+from fedcohort.progress import Silent
 from fedcohort.runner import run
-from fedcohort.show import Silent
 from fedcohort.testing import play, tiny_task
 
 TINY = """

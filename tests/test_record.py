@@ -16,9 +16,9 @@ from fedcohort.comparison import Outcome, compare, rank
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
+from fedcohort.progress import Silent
 from fedcohort.record import environment, jsonable, new_directory, read_result, read_table, run_name
 from fedcohort.runner import final_metrics
-from fedcohort.show import Silent
 
 TABLE: dict[str, Any] = {
     "rounds": 12,

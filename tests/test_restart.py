@@ -22,9 +22,9 @@ from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
+from fedcohort.progress import Silent
 from fedcohort.record import Recorder, read_result
 from fedcohort.runner import Result, run
-from fedcohort.show import Silent
 
 KEPT = ("state.safetensors", "table.csv", "result.json")
 ROUNDS = 5

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedcohort.experiment import Experiment
     from fedcohort.partition import partitioner
     from fedcohort.presets import preset
+    from fedcohort.report import write_diagnosis, write_report
     from fedcohort.runner import Evaluation, Result, run
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "fedcohort.experiment": ["Experiment"],
     "fedcohort.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
+    "fedcohort.report": ["write_diagnosis", "write_report"],
     "fedcohort.runner": ["Evaluation", "Result", "run"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -49,7 +51,7 @@ __all__ = [
     "Aggregator", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation", "Grouping",
     "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "SplitPlan", "Task",
     "UserError", "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register",
-    "run",
+    "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

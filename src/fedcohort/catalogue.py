@@ -7,9 +7,10 @@ import sys
 import textwrap
 from typing import Any
 
-from fedcohort.core.method import DEFAULTS, METHODS, roles_of
+from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
 from fedcohort.core.parts import USES
 from fedcohort.core.settings import settings_of
+from fedcohort.leaving import REFERENCE, reference
 
 SECTIONS = {"Equation:": "equation", "Where we differ:": "differences"}  # of a method file's docstring
 
@@ -31,6 +32,8 @@ def describe(name: str) -> dict[str, Any]:
         ],
         "needs": {use: USES[use] for use in sorted(part.uses())},
         "sends": sends(name),
+        "reference_model": REFERENCE,
+        "leaves": [] if part.pooled else [one._asdict() for one in reference(Method.of(part))],
         "file": inspect.getsourcefile(cls),
     }
 

@@ -10,7 +10,9 @@ import click
 import typer
 
 from fedcohort.cli_clients import assign, drift
-from fedcohort.cli_options import AsJson, Client, Label, Out, Quiet
+from fedcohort.cli_flower import app as flower_app
+from fedcohort.cli_options import AsJson, Client, Label, Out, Quiet, Track
+from fedcohort.cli_watch import serve, watch
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ app = typer.Typer(
 )
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 app.add_typer(new_app, name="new")
+app.add_typer(flower_app, name="flower")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -74,6 +77,7 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the run, or all runs, of this directory to the same end.")
     ] = None,
+    track: Track = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,7 +92,7 @@ def run(
             )
         from fedcohort.comparison import reopen
 
-        _carry_out(reopen(resume), as_json, quiet)
+        _carry_out(reopen(resume).tracked(track or []), as_json, quiet)
         return
     if experiment is None:
         raise UserError(
@@ -97,7 +101,7 @@ def run(
     from fedcohort.experiment import Experiment
 
     changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
-    _compare(Experiment.read(experiment, changes), out, as_json, quiet)
+    _compare(Experiment.read(experiment, changes).tracked(track or []), out, as_json, quiet)
 
 
 @app.command()
@@ -120,6 +124,9 @@ def diagnose(
     all_clients: Annotated[
         bool, typer.Option("--all", help="List every client, not only the most unusual.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write it to this file, with charts, as one HTML page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How skewed is this federation, who belongs with whom, and what to do about it.
@@ -154,6 +161,10 @@ def diagnose(
         from fedcohort.diagnosis.features import diagnose_features
 
         skew = diagnose_features(federation, bins)
+    if html is not None:
+        from fedcohort.report import write_diagnosis
+
+        write_diagnosis(diagnosis, html, skew)
     if as_json:
         print(json.dumps({**diagnosis.to_dict(), **({"features": skew.to_dict()} if skew else {})}))
         return
@@ -165,8 +176,28 @@ def diagnose(
         show_features(skew, results, all_clients)
 
 
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs, or of whole comparisons.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+) -> None:
+    """Who is badly served and why, method against method, client by client: one HTML file that opens offline.
+
+    [bold]Example[/bold]: fedcohort report runs/demo-001 --out demo.html
+
+    [bold]Comparisons side by side[/bold]: fedcohort report runs/e-001 runs/e-002
+
+    Runs that still go on are shown as far as they are.
+    """
+    from fedcohort.report import write_report
+
+    print(write_report(runs, out))
+
+
 app.command()(assign)
 app.command()(drift)
+app.command()(watch)
+app.command()(serve)
 
 
 @app.command()
@@ -307,7 +338,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
     from fedcohort.show import messages
 
     torch.set_num_threads(1)  # results must not depend on how many cores there are
-    watcher = _watcher(plan.open, as_json or quiet)
+    news = plan.open  # a comparison that is complete already is shown, and nothing is written
+    watcher = _watcher(news, as_json or quiet)
     try:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:
@@ -316,12 +348,18 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         raise typer.Exit(130) from None
     finally:
         watcher.stop()
-    _report(outcomes, plan.experiment.rounds, as_json)
+    _show_outcomes(outcomes, plan.experiment.rounds, as_json)
+    if news:
+        from fedcohort.report import REPORT, write_report
+
+        page = write_report([plan.home], plan.home / REPORT)
     if not as_json:
         messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)
+        if news:
+            messages.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
-def _report(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
+def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
     from fedcohort.comparison import rank
     from fedcohort.show import SCOPES, leaderboard, results
 
@@ -348,11 +386,12 @@ def _introduce(experiment: "Experiment") -> None:
 
 
 def _watcher(runs: int, silent: bool) -> Any:
-    from fedcohort.show import Bars, Lines, Silent, messages
+    from fedcohort.progress import Lines, LiveBoard, Silent
+    from fedcohort.show import messages
 
     if silent:
         return Silent()
-    return Bars(runs) if messages.is_terminal else Lines(runs)
+    return LiveBoard(runs) if messages.is_terminal else Lines(runs)
 
 
 if __name__ == "__main__":

@@ -14,3 +14,7 @@ Client = Annotated[str | None, typer.Option(help="The column that names the clie
 Label = Annotated[
     str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable)."),
+]

@@ -3,22 +3,23 @@
 import math
 import os
 import statistics
-import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import tomli_w
+import torch
 
 from fedcohort.checkpoint import write_atomically
-from fedcohort.core.loop import Report, start
+from fedcohort.core.loop import start
 from fedcohort.core.method import Method
-from fedcohort.core.state import State
+from fedcohort.crew import Crew
 from fedcohort.errors import UserError
-from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
+from fedcohort.lock import held
 from fedcohort.record import (
     CLIENTS,
     CONFIG,
@@ -30,7 +31,9 @@ from fedcohort.record import (
     run_name,
 )
 from fedcohort.runner import Callback, run
+from fedcohort.trackers import check_trackers, start_trackers
 
+WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
 
 # Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
@@ -112,14 +115,24 @@ class Plan:
         """How many runs are not complete yet."""
         return sum(read_result(job.directory) is None for job in self.jobs)
 
+    def tracked(self, texts: Sequence[str]) -> "Plan":
+        """The same plan with further trackers."""
+        return replace(self, experiment=self.experiment.tracked(texts))
+
 
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
+    check_trackers(experiment.trackers)
     for seed in experiment.seeds:
         task = experiment.task(seed)
         for method in experiment.methods:
             fitted = task.for_method(method)
             start(method, fitted, fitted.profile(method))
+    return begin(experiment, out)
+
+
+def begin(experiment: Experiment, out: Path) -> Plan:
+    """The same without looking at the data."""
     home = new_directory(out, experiment.name)
     write_atomically(home / ASKED, tomli_w.dumps(experiment.table()).encode())
     return _plan(experiment, home)
@@ -138,34 +151,26 @@ def reopen(directory: Path) -> Plan:
 def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
-    Several go on at a time: what one run's server does alone leaves cores to the clients of another.
+    The first goes on all cores and shows how long the others will take. If that is long, they go side by
+    side, one on each core.
     """
-    stop = threading.Event()
-
-    def one(job: Job) -> Outcome:
-        try:
-            return _run(plan.experiment, job, watcher, stop)
-        except BaseException:
-            stop.set()
-            raise
-
-    with ThreadPoolExecutor(_at_a_time(plan)) as threads:
-        runs = [threads.submit(one, job) for job in plan.jobs]
-        try:
-            wait(runs)
-        finally:
-            stop.set()  # after Ctrl-C as after an error, runs save their present round and end
-    errors = [error for run in runs if (error := run.exception()) is not None]
-    for error in errors:
-        if not isinstance(error, CancelledError):
-            raise error
-    return [run.result() for run in runs]
+    alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
+    with nullcontext() if alone else held(plan.home):
+        left = [job for job in plan.jobs if read_result(job.directory) is None]
+        if len(left) > 2:
+            since = time.monotonic()
+            run_job(plan.experiment, left.pop(0), watcher)
+            size = min(side_by_side(), len(left))
+            if size > 1 and (time.monotonic() - since) * len(left) > WORTH_IT:
+                with Crew(size) as crew:
+                    crew.carry_out(plan.experiment, left, watcher)
+        return [run_job(plan.experiment, job, watcher) for job in plan.jobs]
 
 
-def _at_a_time(plan: Plan) -> int:
-    """Runs that share this machine; one if its model draws from the generator that all threads share."""
-    task = plan.experiment.task(plan.jobs[0].seed)
-    return 1 if task.model.draws_globally else os.cpu_count() or 1
+def side_by_side() -> int:
+    """How many runs can share this machine."""
+    together = hasattr(os, "fork") and not torch.cuda.is_available()  # Windows hands no sockets to a child
+    return os.cpu_count() or 1 if together else 1
 
 
 def compare(experiment: Experiment, out: Path, watcher: Watcher) -> tuple[Path, list[Outcome]]:
@@ -211,22 +216,8 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
     return Plan(experiment, home, tuple(jobs))
 
 
-class _Stop:
-    """Ends a run after its present round once asked to."""
-
-    def __init__(self, asked: threading.Event) -> None:
-        self.asked = asked
-
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        return self.asked.is_set()
-
-    def close(self, state: State) -> None:
-        pass
-
-
-def _run(experiment: Experiment, job: Job, watcher: Watcher, stop: threading.Event) -> Outcome:
-    if stop.is_set():
-        raise CancelledError
+def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
+    """One run to its end."""
     name, table = job.method.title, experiment.table(job.method, job.seed)
     numbers = read_result(job.directory)
     if numbers is not None:
@@ -234,21 +225,24 @@ def _run(experiment: Experiment, job: Job, watcher: Watcher, stop: threading.Eve
         return Outcome(name, job.seed, job.directory, numbers)
     task = experiment.task(job.seed)
     recorder = Recorder(job.directory, table, task.federation.fingerprint())
-    restored = recorder.open()
-    progress = watcher.begin(name, job.seed, experiment.rounds)
-    callbacks = (recorder, progress, _Stop(stop))
-    result = run(
-        job.method,
-        task,
-        experiment.rounds,
-        experiment.evaluation,
-        callbacks,
-        restored,
-        folder=job.directory / CLIENTS,
-    )
-    if result.state.round < experiment.rounds:
-        raise CancelledError
-    recorder.finish(result.metrics)
+    job.directory.mkdir(parents=True, exist_ok=True)
+    with held(job.directory):
+        restored = recorder.open()
+        progress = watcher.begin(name, job.seed, experiment.rounds)
+        trackers = start_trackers(experiment.trackers, job.directory, table, restored)
+        callbacks = (recorder, progress, *trackers)
+        result = run(
+            job.method,
+            task,
+            experiment.rounds,
+            experiment.evaluation,
+            callbacks,
+            restored,
+            folder=job.directory / CLIENTS,
+        )
+        if result.state.round < experiment.rounds:
+            raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
+        recorder.finish(result.metrics)
     outcome = Outcome(name, job.seed, job.directory, result.metrics)
     watcher.end(outcome)
     return outcome

@@ -29,6 +29,7 @@ from fedcohort.own_code import import_own
 from fedcohort.partition import PARTITIONS, Partitioner
 from fedcohort.presets import under_conditions
 from fedcohort.runner import Evaluation
+from fedcohort.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
 
@@ -51,6 +52,7 @@ class Experiment:
     faults: Faults = field(default_factory=Faults)
     evaluation: Evaluation = field(default_factory=Evaluation)
     imports: tuple[str, ...] = ()
+    trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
     @classmethod
@@ -106,8 +108,15 @@ class Experiment:
             faults=build(Faults, top.faults, "faults"),
             evaluation=build(Evaluation, top.evaluate, "evaluate"),
             imports=top.imports,
+            trackers=read_trackers(top.track),
             notes=tuple(notes),
         )
+
+    def tracked(self, texts: Iterable[str]) -> "Experiment":
+        """The same experiment with further trackers, written like ``mlflow(experiment='hearts')``."""
+        more = read_trackers(parse_trackers(texts))
+        kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
+        return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -141,6 +150,8 @@ class Experiment:
             "faults": dataclasses.asdict(self.faults),
             "evaluate": dataclasses.asdict(self.evaluation),
         }
+        if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
+            sections["track"] = write_trackers(self.trackers)
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
@@ -170,6 +181,7 @@ class _Top:
     privacy: dict = field(default_factory=dict)
     faults: dict = field(default_factory=dict)
     evaluate: dict = field(default_factory=dict)
+    track: dict = field(default_factory=dict)
 
 
 def config_hash(table: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 ======================= ==============================================================================
 config.toml             the experiment file of this one run
-env.json                versions, machine, command, the fingerprint of the partitioned data
+env.json                versions, machine, command, seconds, the fingerprint of the partitioned data
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
 clients/                only where clients remember much: a file for each, which the checkpoints refer to
@@ -14,15 +14,18 @@ start before the first one, to the same bytes.
 """
 
 import csv
+import io
 import json
 import os
 import platform
 import re
 import sys
+import time
 import tomllib
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,13 +36,14 @@ import torch
 from fedcohort import checkpoint
 from fedcohort.core.loop import Report
 from fedcohort.core.parts import Clients
-from fedcohort.core.shelf import Shelf
+from fedcohort.core.shelf import Memories, Reopen, Shelf
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import config_hash, difference
 
 CONFIG = "config.toml"
+ROSTER = "roster.safetensors"  # in a deployment: who takes part, and what they told of their data
 CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
 CHECKPOINT_EVERY = 10  # rounds
 
@@ -76,9 +80,16 @@ class Recorder:
     """A callback that keeps a run directory."""
 
     def __init__(
-        self, directory: Path, table: dict[str, Any], fingerprint: str, every: int = CHECKPOINT_EVERY
+        self,
+        directory: Path,
+        table: dict[str, Any],
+        fingerprint: str,
+        every: int = CHECKPOINT_EVERY,
+        reopen: Reopen | None = None,
     ) -> None:
+        """``reopen`` finds clients' memories if they are not in the directory."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
+        self.reopen: Reopen = reopen or partial(Shelf.reopen, directory / CLIENTS)
         self.saved = -1  # round of the last checkpoint
         self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
         # The last round whose rows are all in the table, and the table's length then: assigned together,
@@ -107,7 +118,7 @@ class Recorder:
         tensors, facts = checkpoint.load(self.directory)
         if self.fingerprint != facts["fingerprint"]:
             raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
-        state, size = unpack(tensors, self.directory / CLIENTS), facts["table_bytes"]
+        state, size = unpack(tensors, self.reopen), facts["table_bytes"]
         path = self.directory / "table.csv"
         if not path.exists() or path.stat().st_size < size:
             raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
@@ -130,6 +141,15 @@ class Recorder:
         rows came."""
         self._save()
         self.file.close()
+        self._add_time()
+
+    def _add_time(self) -> None:
+        """Adds the seconds since the directory was opened to those of earlier parts of the run."""
+        path = self.directory / "env.json"
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        seconds = facts.get("seconds", 0) + time.monotonic() - self.opened
+        text = json.dumps({**facts, "seconds": round(seconds, 2)}, indent=2) + "\n"
+        checkpoint.write_atomically(path, text.encode())
 
     def _save(self) -> None:
         if self.complete is None or self.complete[0].round == self.saved:
@@ -137,7 +157,7 @@ class Recorder:
         state, size = self.complete
         os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
         facts = {"config": self.config, "fingerprint": self.fingerprint, "table_bytes": size}
-        if isinstance(state.clients, Shelf):
+        if isinstance(state.clients, Memories):
             state.clients.flush()
         checkpoint.save(self.directory, pack(state), facts)
         self.in_use.append(state.clients)
@@ -149,6 +169,7 @@ class Recorder:
         checkpoint.write_atomically(self.directory / "result.json", text.encode())
 
     def _open(self, mode: str) -> None:
+        self.opened = time.monotonic()
         self.file = (self.directory / "table.csv").open(mode, newline="", encoding="utf-8")
         self.writer = csv.writer(self.file, lineterminator="\n")
 
@@ -183,14 +204,15 @@ def read_result(directory: Path) -> dict[str, float] | None:
     return {key: float("nan") if value is None else value for key, value in numbers.items()}
 
 
-def read_table(path: Path) -> list[Row]:
-    """The rows of a table.csv."""
+def read_table(path: Path, growing: bool = False) -> list[Row]:
+    """The rows of a table.csv; of one that is ``growing``, those that are completely written."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = csv.reader(file)
-            if next(lines, None) != list(Row._fields):
-                raise ValueError("its first line is not the header")
-            return [Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5])) for line in lines]
+        text = path.read_bytes().decode()
+        whole = text[: text.rfind("\n") + 1] if growing else text
+        lines = csv.reader(io.StringIO(whole, newline=""))
+        if next(lines, None) != list(Row._fields):
+            raise ValueError("its first line is not the header")
+        return [Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5])) for line in lines]
     except (ValueError, IndexError, csv.Error) as error:
         raise UserError(f"{path} is damaged ({error}): start the run again") from None
 

@@ -67,12 +67,15 @@ def run(
     table = list(table)
     try:
         while state.round < rounds:
+            sent = workers.messages
             state, report = step(method, state, task, profile, workers)
             rows, last = round_rows(report, state, task), state.round == rounds
             if last or state.round % evaluation.every == 0:
                 rows += evaluation_rows(method, state, task, workers, clients=last)
             if last and evaluation.adapted:
                 rows += adapted_rows(method, state, task, profile, workers)
+            if workers.messages > sent:
+                rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
             if last and evaluation.target is not None:
                 rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
             table += rows

@@ -1,108 +1,19 @@
-"""What the terminal shows: progress while runs go on, the leaderboard, the list of methods."""
+"""What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.comparison import COLUMNS, Outcome, Standing
-from fedcohort.core.loop import Report
+from fedcohort.comparison import COLUMNS, Standing
 from fedcohort.core.parts import ROLES
-from fedcohort.core.state import State
-from fedcohort.evaluate import Row
-from fedcohort.runner import Callback
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
 results = Console(highlight=False)
-
-
-class Silent:
-    """Shows nothing."""
-
-    def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        return _Quiet()
-
-    def end(self, outcome: Outcome) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-
-class Lines(Silent):
-    """A line per run, for logs and pipes."""
-
-    def __init__(self, runs: int) -> None:
-        self.runs = runs
-        self.started: dict[tuple[str, int], float] = {}
-
-    def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        self.started[method, seed] = time.monotonic()
-        number = len(self.started)
-        messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
-        return _Quiet()
-
-    def end(self, outcome: Outcome) -> None:
-        accuracy = outcome.metrics["global.accuracy"]
-        seconds = time.monotonic() - self.started[outcome.method, outcome.seed]
-        run = f"{outcome.method}, seed {outcome.seed}"
-        messages.print(f"    {run}: global accuracy {accuracy:.1%} after {seconds:.1f} s", markup=False)
-
-
-class Bars(Silent):
-    """Live bars: all runs, and the rounds of the present ones with their accuracy so far."""
-
-    def __init__(self, runs: int) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=messages,
-            transient=True,
-        )
-        self.bars: dict[tuple[str, int], TaskID] = {}
-        self.all = self.progress.add_task("runs", total=runs, note="")
-        self.progress.start()
-
-    def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        bar = self.progress.add_task(f"{method}, seed {seed}", total=rounds, note="")
-        self.bars[method, seed] = bar
-        return _Bar(self.progress, bar)
-
-    def end(self, outcome: Outcome) -> None:
-        self.progress.remove_task(self.bars.pop((outcome.method, outcome.seed)))
-        self.progress.advance(self.all)
-
-    def stop(self) -> None:
-        self.progress.stop()
-
-
-class _Quiet:
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        return False
-
-    def close(self, state: State) -> None:
-        pass
-
-
-class _Bar(_Quiet):
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self.progress, self.task = progress, task
-
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        accuracy = [row.value for row in rows if row.key == "global.accuracy"]
-        self.progress.update(self.task, completed=state.round)
-        if accuracy:
-            self.progress.update(self.task, note=f"global accuracy {accuracy[-1]:.1%}")
-        return False
 
 
 def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
@@ -121,7 +32,7 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     for standing in standings:
         cells = []
         for key, _, _, kind in COLUMNS:
-            text = _cell(standing.mean[key], standing.std[key], kind, seeds > 1)
+            text = cell(standing.mean[key], standing.std[key], kind, seeds > 1)
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(standing.mean[key], 9) else text)
         table.add_row(standing.method, *cells)
     return table
@@ -163,6 +74,12 @@ def method_page(entry: dict[str, Any]) -> Group:
             takes = f"{parameter['type']} {parameter['range']}".strip()
             table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
         lines += ["", table]
+    if entry["leaves"]:
+        table = Table("message", "when, and whose", "what leaves", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("bytes", justify="right")
+        for leaf in entry["leaves"]:
+            table.add_row(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
+        lines += ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
     lines.append(Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}"))
     return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
 
@@ -195,7 +112,7 @@ SCOPES = (
 )
 
 
-def _cell(mean: float, std: float, kind: str, several: bool) -> str:
+def cell(mean: float, std: float, kind: str, several: bool) -> str:
     if kind == "percent":
         return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
     if kind == "megabytes":

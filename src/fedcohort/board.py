@@ -1,0 +1,110 @@
+"""How runs go, at a glance: a line for each with its rounds, its accuracy so far, its speed and its end."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+CURVE = 10  # characters of an accuracy curve
+
+
+@dataclass
+class Pace:
+    """How fast a run goes, from what was seen of it."""
+
+    clock: Callable[[], float] = time.monotonic
+    seen: list[tuple[float, int, int]] = field(default_factory=list)  # time, rounds, clients: first and last
+
+    def add(self, done: int, trained: int) -> None:
+        self.seen[1:] = [(self.clock(), done, trained)]
+
+    @property
+    def clients_per_second(self) -> float:
+        """NaN until it is known."""
+        seconds, done, clients = self._between()
+        return clients / seconds if done > 0 and seconds > 0 else math.nan
+
+    def seconds_left(self, rounds: int) -> float:
+        """NaN until it is known."""
+        seconds, done, _ = self._between()
+        return (rounds - self.seen[-1][1]) * seconds / done if done > 0 else math.nan
+
+    def _between(self) -> tuple[float, int, int]:
+        if len(self.seen) < 2:
+            return 0.0, 0, 0
+        (then, before, few), (now, after, many) = self.seen
+        return now - then, after - before, many - few
+
+
+@dataclass
+class Line:
+    """What there is to say about one run."""
+
+    method: str
+    seed: int
+    rounds: int
+    done: int = 0
+    state: str = "running"
+    curve: Sequence[float] = ()  # global accuracy at each evaluation
+    groups: float = math.nan
+    pace: Pace = field(default_factory=Pace)
+
+    def __str__(self) -> str:
+        facts = [
+            f"round {self.done}/{self.rounds}",
+            f"global accuracy {self.curve[-1]:.1%}" if self.curve else "",
+            f"{self.groups:.0f} groups" if self.groups > 1 else "",
+            _number(self.pace.clients_per_second, "{:.0f} clients/s"),
+            _number(self.pace.seconds_left(self.rounds), "{} left", duration),
+        ]
+        return f"{self.method}, seed {self.seed}: {', '.join(fact for fact in facts if fact)}"
+
+
+def board(lines: Sequence[Line], title: str) -> Table:
+    """All runs, one line each."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
+    table.add_column("method", overflow="fold", min_width=12, max_width=36)
+    for name in ("seed", "round", "global\naccuracy", "so far", "groups", "clients\n/s", "left"):
+        table.add_column(name, justify="left" if name == "so far" else "right", no_wrap=True)
+    for line in lines:
+        running = line.state == "running"
+        left = _number(line.pace.seconds_left(line.rounds), "{}", duration) if running else line.state
+        table.add_row(
+            Text(line.method),
+            str(line.seed),
+            f"{line.done}/{line.rounds}",
+            f"{line.curve[-1]:.1%}" if line.curve else "",
+            sparkline(line.curve),
+            _number(line.groups, "{:.0f}"),
+            _number(line.pace.clients_per_second, "{:.0f}") if running else "",
+            left,
+        )
+    return table
+
+
+def sparkline(values: Sequence[float], width: int = CURVE) -> str:
+    """A curve from 0 to 1 in block characters, at most ``width`` of them; unknown values are spaces."""
+    step = max(1.0, len(values) / width)
+    shown = [values[min(len(values), math.ceil((i + 1) * step)) - 1] for i in range(int(len(values) / step))]
+    return "".join(
+        " " if math.isnan(value) else BLOCKS[min(len(BLOCKS) - 1, int(value * len(BLOCKS)))]
+        for value in shown
+    )
+
+
+def duration(seconds: float) -> str:
+    """``41 s``, ``3:20 min`` or ``2:05 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
+
+
+def _number(value: float, text: str, say: Callable[[float], object] = lambda value: value) -> str:
+    return text.format(say(value)) if math.isfinite(value) else ""

@@ -1,0 +1,155 @@
+"""The reports of a directory of runs in a browser on this machine: made when asked for, kept up to date.
+
+Only 127.0.0.1 is listened to, and a request must have been meant for it: a web site that makes a browser call
+this server by another name (DNS rebinding) is refused. What can be asked for is a run that was found in the
+directory, by its name there; no path of a request ever reaches the file system. Nothing is written into run
+directories.
+"""
+
+import hashlib
+import json
+import tempfile
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from fedcohort.errors import UserError
+from fedcohort.serve_pages import follow, index_page, message_page, version_of
+from fedcohort.status import Followers, Status, homes_in
+
+HOST = "127.0.0.1"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:",  # no network
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Shelf:
+    """The runs and comparisons of a directory, by name, and the reports made of them so far."""
+
+    def __init__(self, root: Path, reports: Path) -> None:
+        if not root.is_dir():
+            raise UserError(f"there is no directory {root}: name one that holds runs")
+        self.root, self.reports = root, reports
+        self.followers: dict[str, Followers] = {}
+        self.made: dict[str, str] = {}  # which version of each report is on disk
+        self.lock = threading.Lock()
+
+    def look(self) -> dict[str, list[Status]]:
+        """Everything there is to show: comparisons with their runs, newest first."""
+        homes = sorted(homes_in(self.root), key=lambda home: home.stat().st_mtime, reverse=True)
+        with self.lock:
+            for home in homes:
+                self.followers.setdefault(home.name, Followers(home))
+            return {home.name: self.followers[home.name].look() for home in homes}
+
+    def find(self, name: str) -> tuple[list[Path], list[Status]] | None:
+        """The run directories that a name stands for: ``demo-001``, or ``demo-001/fedavg-1a2b3c4d-s0``."""
+        home, _, run = name.partition("/")
+        statuses = self.look().get(home)
+        if statuses is None:
+            return None
+        if run:
+            statuses = [status for status in statuses if status.directory.name == run]
+        return ([status.directory for status in statuses], statuses) if statuses else None
+
+    def report(self, name: str, runs: list[Path], version: str) -> bytes:
+        """The report of these runs; made anew only if they changed."""
+        from fedcohort.report import write_report
+
+        path = self.reports / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.html"
+        with self.lock:
+            if self.made.get(name) != version:
+                write_report(runs, path)
+                self.made[name] = version
+            return path.read_bytes()
+
+
+class Server(ThreadingHTTPServer):
+    """Answers browsers of this machine until it is stopped."""
+
+    daemon_threads = True
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.scratch = tempfile.TemporaryDirectory(prefix="fedcohort-")
+        self.shelf = Shelf(root, Path(self.scratch.name))
+        try:
+            super().__init__((HOST, port), Handler)
+        except OSError as error:
+            raise UserError(f"port {port} cannot be used ({error.strerror}): choose another --port") from None
+        names = (HOST, "localhost")
+        self.called = {f"{name}:{self.server_port}" for name in names}
+        self.called |= set(names) if self.server_port == 80 else set()
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server_port}/"
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.scratch.cleanup()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """``/`` lists runs, ``/report/NAME`` is a report, ``/version/NAME`` tells an old page from a new one."""
+
+    server: Server
+    server_version, sys_version = "fedcohort", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        if self.headers.get("Host") not in self.server.called:
+            self._send(HTTPStatus.FORBIDDEN, message_page("Refused", f"This server only answers {HOST}."))
+            return
+        page, _, name = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
+        try:
+            self._answer(page, name)
+        except UserError as mistake:  # of somebody's files; the next request may find them repaired
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("No report", str(mistake)))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _answer(self, page: str, name: str) -> None:
+        shelf = self.server.shelf
+        if page == "" and not name:
+            self._send(HTTPStatus.OK, index_page(shelf.root, shelf.look()))
+            return
+        if page == "favicon.ico":  # browsers ask by themselves; there is none
+            self._send(HTTPStatus.NO_CONTENT, "")
+            return
+        if page == "version" and not name:
+            everything = [status for statuses in shelf.look().values() for status in statuses]
+            self._send(HTTPStatus.OK, json.dumps(version_of(everything)), "application/json")
+            return
+        found = shelf.find(name) if page in ("report", "version") else None
+        if found is None:
+            self._send(HTTPStatus.NOT_FOUND, message_page("Not found", "There is no such run here."))
+            return
+        runs, statuses = found
+        version = version_of(statuses)
+        if page == "version":
+            self._send(HTTPStatus.OK, json.dumps(version), "application/json")
+            return
+        report = shelf.report(name, runs, version)
+        self._send(HTTPStatus.OK, report + follow(name, version).encode())
+
+    def _send(self, status: HTTPStatus, body: str | bytes, kind: str = "text/html") -> None:
+        content = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        for header, value in HEADERS.items():
+            self.send_header(header, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a page that follows a run asks every few seconds."""
