@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from fedcohort import yardstick
+from fedcohort import leaving, yardstick
 from fedcohort.catalogue import describe
 from fedcohort.compositions import parts, refusal
 from fedcohort.core.method import METHODS
@@ -51,6 +51,7 @@ def pages() -> dict[Path, str]:
     texts = {f"methods/{name}.md": method_page(entry) for name, entry in entries.items()}
     texts["methods/index.md"] = overview(list(entries.values()))
     texts["compositions.md"] = composition_page(entries)
+    texts["what-leaves-a-client.md"] = leaving_page(entries)
     return {DOCS / path: text for path, text in texts.items()}
 
 
@@ -168,6 +169,57 @@ COMPOSITIONS = """\
 not theirs. The test suite tries every pair. A number is refused, with the sentence under [Why not](#why-not).
 Two parts that claim the same role never compose, since a method has one of each; a part that claims several
 stands in the tables of the first. `centralised` is a whole and takes no partner."""
+
+
+def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
+    usual = {leaf["message"]: leaf for leaf in entries["fedavg"]["leaves"]}
+    rows = [
+        (f"[{name}](methods/{name}.md)", leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
+        for name, entry in entries.items()
+        for leaf in entry["leaves"]
+        if leaf != usual.get(leaf["message"])
+    ]
+    columns = ("message", "when, and whose", "what", "bytes")
+    every = [(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}") for leaf in usual.values()]
+    sections = [
+        generated("src/fedcohort/leaving.py"),
+        LEAVING,
+        f"## Every method\n\n{table(columns, every)}",
+        f"## What a method adds or changes\n\n{table(('method', *columns), rows)}",
+        LEAVING_END,
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+LEAVING = f"""\
+# What leaves a client
+
+In a [deployment](deploy.md) a client answers messages, and nothing leaves it but these answers. This page
+lists them all, with the bytes of one answer of one client ({leaving.REFERENCE}).
+`fedcohort methods NAME` shows those of one method. The test suite runs every method through Flower's messages
+and compares each answer with this list, byte by byte. A number that is sent by itself counts as
+{leaving.NUMBER} bytes; names, and what Flower adds to a message, are not counted."""
+
+LEAVING_END = """\
+A method made of several parts asks for what each of its parts asks for.
+
+## What does not leave
+
+- Examples, and single labels. `centralised`, which needs them in one place, is refused.
+- The words of an error: they may quote data. The server is told one of five codes; the client's log has the
+  rest.
+- What a client remembers between rounds, except under `memory`. It is kept on the client's disk.
+
+## Label counts
+
+`privacy.counts` in the [experiment file](experiment-file.md) decides. `exact`: as they are, to methods that
+use them, and evaluation tells the samples and correct answers of each class. `noised`: each client adds
+Laplace noise, drawn from a secret number that it keeps to itself, so that the server cannot know the noise
+and asking again gives the same answer; evaluation tells totals only. `withheld`: nothing by class at all. How
+many samples a client has is told in every case: averages need it.
+
+An update is not anonymous: who holds a client's update and the model before it can learn about the client's
+data. Differential privacy of updates and secure aggregation are not part of fedcohort."""
 
 
 def verdict(one: str, other: str, reasons: dict[str, int]) -> str:
