@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from fedcohort.core.method import METHODS
 
 torch.set_num_threads(1)  # tests run beside each other
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what it starts with & deaf to Ctrl-C
 
 
 @pytest.fixture(scope="session")
