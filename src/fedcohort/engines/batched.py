@@ -20,7 +20,7 @@ from fedcohort.core.task import Task
 from fedcohort.core.train import Job
 from fedcohort.engines import Answer, Order
 from fedcohort.engines.loop import LoopEngine
-from fedcohort.engines.lowrank import gather, stacked_maps
+from fedcohort.engines.lowrank import stacked_maps, step_of
 
 BLOCK = 64  # clients trained together
 
@@ -75,7 +75,8 @@ class BatchedEngine(LoopEngine):
         slope_at = vmap(grad_and_value(self._loss), in_dims=(0, 0, 0, 0, _axis(scale), _axis(shift)))
         optimiser, traces = Optimiser(jobs[0].local, params), []
         for number in range(len(jobs[0].plan)):
-            x, y, share = (each.to(self.device) for each in gather(jobs, number))
+            rows, share = step_of(jobs, number)
+            x, y, share = (each.to(self.device) for each in (jobs[0].x[rows], jobs[0].y[rows], share))
             slope, loss = slope_at(params, x, y, share, scale, shift)
             slope = slope + pull * (params - center) + offset
             optimiser.step(params, slope, jobs[0].view.lr)
@@ -87,7 +88,6 @@ class BatchedEngine(LoopEngine):
         self, params: Tensor, x: Tensor, y: Tensor, share: Tensor, scale: Tensor | None, shift: Tensor | None
     ) -> Tensor:
         """One client's loss on one padded mini-batch."""
-        x = x.view(len(x), *self.task.federation.shape)
         logits = self.task.model.logits(Weights(params, params.new_zeros(0)), x, training=True)
         logits = logits if scale is None else logits * scale
         logits = logits if shift is None else logits + shift

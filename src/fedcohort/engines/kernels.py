@@ -10,36 +10,45 @@ import torch
 from torch import Tensor, nn
 
 
+def pool(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Max-pooling of 2x2 squares: the larger of neighbouring rows, and then of neighbouring columns.
+    A last row or column without a neighbour is left out, as PyTorch does."""
+    height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
+    rows = torch.maximum(x[..., 0:height:2, :width], x[..., 1:height:2, :width])
+    return rows, torch.maximum(rows[..., 0::2], rows[..., 1::2])
+
+
+def unpool(slope: Tensor, x: Tensor, rows: Tensor, best: Tensor) -> Tensor:
+    """The slope goes to whichever element was the larger; to the first of two equal ones."""
+    height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
+    by_row = torch.empty_like(rows)
+    torch.mul(slope, rows[..., 0::2] == best, out=by_row[..., 0::2])
+    torch.sub(slope, by_row[..., 0::2], out=by_row[..., 1::2])
+    back = torch.empty_like(x) if (height, width) == x.shape[-2:] else torch.zeros_like(x)
+    upper, lower = back[..., 0:height:2, :width], back[..., 1:height:2, :width]
+    torch.mul(by_row, x[..., 0:height:2, :width] == rows, out=upper)
+    torch.sub(by_row, upper, out=lower)
+    return back
+
+
 class HalvingPool(torch.autograd.Function):
-    """Max-pooling of 2x2 squares: the larger of neighbouring rows, then of neighbouring columns."""
+    """The two for autograd."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        rows = torch.maximum(x[..., 0::2, :], x[..., 1::2, :])
-        out = torch.maximum(rows[..., 0::2], rows[..., 1::2])
-        ctx.save_for_backward(x, rows, out)
-        return out
+        rows, best = pool(x)
+        ctx.save_for_backward(x, rows, best)
+        return best
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Tensor:
-        """The slope goes to whichever element was the larger; to the first of two equal ones."""
-        x, rows, out = ctx.saved_tensors
-        (slope,) = slopes
-        by_row = torch.empty_like(rows)
-        torch.mul(slope, rows[..., 0::2] == out, out=by_row[..., 0::2])
-        torch.sub(slope, by_row[..., 0::2], out=by_row[..., 1::2])
-        back = torch.empty_like(x)
-        torch.mul(by_row, x[..., 0::2, :] == rows, out=back[..., 0::2, :])
-        torch.sub(by_row, back[..., 0::2, :], out=back[..., 1::2, :])
-        return back
+        return unpool(*slopes, *ctx.saved_tensors)
 
 
 class FastMaxPool2d(nn.MaxPool2d):
-    """nn.MaxPool2d(2), through HalvingPool where the image has even sides."""
+    """nn.MaxPool2d(2), through HalvingPool."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1] % 2 or x.shape[-2] % 2 or not x.is_contiguous():
-            return super().forward(x)
         pooled: Tensor = HalvingPool.apply(x)
         return pooled
 
@@ -50,7 +59,7 @@ def speed_up(module: nn.Module) -> nn.Module:
         if type(parent) is nn.Sequential:
             _pool_first(parent)
         for name, child in list(parent.named_children()):
-            if type(child) is nn.MaxPool2d and _halves(child):
+            if type(child) is nn.MaxPool2d and halves(child):
                 setattr(parent, name, FastMaxPool2d(2))
     return module
 
@@ -63,7 +72,8 @@ def _pool_first(layers: nn.Sequential) -> None:
             layers[place], layers[place + 1] = second, first
 
 
-def _halves(layer: nn.MaxPool2d) -> bool:
+def halves(layer: nn.MaxPool2d) -> bool:
+    """Whether it takes the largest of each 2x2 square, and nothing else."""
     simple = layer.padding in (0, (0, 0)) and layer.dilation in (1, (1, 1)) and not layer.return_indices
     return (
         simple

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fedcohort.core.parts import LogitMap
 from fedcohort.core.profile import Local
 from fedcohort.core.rows import Block, Factor, FactoredRow
 from fedcohort.core.train import Job
-from fedcohort.data.federation import take
 from fedcohort.engines.stack import Stack, softmax_error
 from fedcohort.engines.unlocked import unlocked
 
@@ -49,23 +49,16 @@ class Coefficients:
 class Step(NamedTuple):
     """One mini-batch of every client in a chunk, padded to the same size."""
 
-    x: Tensor  # [K, m, d]
-    y: Tensor  # [K, m]
+    rows: Tensor  # [K, m] of the examples
     share: Tensor  # [K, m]: 1 / batch size, 0 for padding
 
 
-def gather(jobs: Sequence[Job], number: int) -> Step:
+def step_of(jobs: Sequence[Job], number: int) -> Step:
     """Step ``number`` of each job; clients that are done are all padding."""
     batches = [job.plan[number] if number < len(job.plan) else job.plan[0][:0] for job in jobs]
-    sizes = torch.tensor([len(batch) for batch in batches])
-    longest = int(sizes.max())
-    there = torch.arange(longest) < sizes[:, None]
-    rows = torch.zeros(len(jobs), longest, dtype=torch.long)
-    rows[there] = torch.cat(batches)
-    share = there / sizes.clamp(min=1)[:, None]
-    flat = rows.flatten()
-    x = take(jobs[0].x, flat).flatten(1)
-    return Step(x.view(len(jobs), longest, -1), jobs[0].y[flat].view(len(jobs), longest), share)
+    sizes = torch.tensor([len(batch) for batch in batches])[:, None]
+    rows = pad_sequence(batches, batch_first=True)
+    return Step(rows, (torch.arange(rows.shape[1]) < sizes) / sizes.clamp(min=1))
 
 
 def train_block(stack: Stack, jobs: Sequence[Job], params: Tensor) -> tuple[Block, list[Tensor]]:
@@ -74,30 +67,57 @@ def train_block(stack: Stack, jobs: Sequence[Job], params: Tensor) -> tuple[Bloc
     first = jobs[0]
     coefficients = Coefficients(first.local, first.view.lr, first.anchor.pull, steps)
     weights, biases = stack.views(params)
-    scale, shift = stacked_maps(jobs)
-    errors: list[list[Tensor]] = [[] for _ in stack.layers]
-    inputs: list[list[Tensor]] = [[] for _ in stack.layers]
-    traces = torch.zeros(len(jobs), steps)
-    for number in range(steps):
-        batch = gather(jobs, number)
-        start, past = coefficients.start(number), coefficients.gradients(number).tolist()
-        found = _step(weights, biases, *batch, errors, inputs, start, past, scale, shift)
-        for known, new in ((errors, found[0]), (inputs, found[1])):
-            for earlier, latest in zip(known, new, strict=True):
-                earlier.append(latest)
-        traces[:, number] = found[2]
+    rows, shares = zip(*(step_of(jobs, number) for number in range(steps)), strict=True)
+    errors, inputs, traces = descend_together(
+        weights, biases, first.x.flatten(1), first.y, rows, shares,
+        [coefficients.start(number) for number in range(steps)],
+        [coefficients.gradients(number).tolist() for number in range(steps)],
+        *stacked_maps(jobs),
+    )  # fmt: skip
     taken = [len(job.plan) for job in jobs]
     final = {count: coefficients.gradients(count).tolist() for count in set(taken)}
     factors = []
     for number in range(steps):
         much = torch.tensor([final[count][number] if number < count else 0.0 for count in taken])
-        for layer, own, values in zip(stack.layers, errors, inputs, strict=True):
-            factors.append(Factor(own[number].mul_(much[:, None, None]), values[number], layer.start))
+        for layer, own, values in zip(stack.layers, errors[number], inputs[number], strict=True):
+            factors.append(Factor(own.mul_(much[:, None, None]), values, layer.start))
     shrink = torch.tensor([coefficients.start(count) - 1 for count in taken], dtype=params.dtype)
     return Block(factors, params, shrink), [traces[k, :count] for k, count in enumerate(taken)]
 
 
 @unlocked
+def descend_together(
+    weights: list[Tensor],
+    biases: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+    rows: list[Tensor],
+    shares: list[Tensor],
+    start: list[float],
+    subtracted: list[list[float]],
+    scale: Tensor | None,
+    shift: Tensor | None,
+) -> tuple[list[list[Tensor]], list[list[Tensor]], Tensor]:
+    """All steps of all clients: of each step every layer's errors and inputs, and the losses.
+
+    Before a step, a client still has ``start`` of the common weights, and has ``subtracted`` so much of each
+    earlier gradient.
+    """
+    errors: list[list[Tensor]] = []
+    inputs: list[list[Tensor]] = []
+    losses = torch.zeros(rows[0].shape[0], len(rows))
+    for step in range(len(rows)):
+        examples, labels = torch.embedding(x, rows[step]), y[rows[step]]
+        new = _step(
+            weights, biases, examples, labels, shares[step],
+            errors, inputs, start[step], subtracted[step], scale, shift,
+        )  # fmt: skip
+        errors.append(new[0])
+        inputs.append(new[1])
+        losses[:, step] = new[2]
+    return errors, inputs, losses
+
+
 def _step(
     weights: list[Tensor],
     biases: list[Tensor],
@@ -107,14 +127,13 @@ def _step(
     past_errors: list[list[Tensor]],
     past_inputs: list[list[Tensor]],
     start: float,
-    taken: list[float],
+    subtracted: list[float],
     scale: Tensor | None,
     shift: Tensor | None,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Forward and backward of one mini-batch of every client: each layer's errors and inputs, and the losses.
 
-    ``start`` is how much of the common weights a client still has, ``taken`` how much it has subtracted of
-    each earlier gradient. The 1 added to a product of inputs: a bias is a weight of a constant input.
+    The 1 added to a product of inputs: a bias is a weight of a constant input.
     """
     clients, size, last = x.shape[0], x.shape[1], len(weights) - 1
     values = [x]
@@ -122,9 +141,9 @@ def _step(
         value = values[layer]
         out = torch.addmm(biases[layer], value.flatten(0, 1), weights[layer].t(), beta=start, alpha=start)
         out = out.view(clients, size, -1)
-        for step, much in enumerate(taken):
-            gram = torch.bmm(value, past_inputs[layer][step].transpose(1, 2)).add_(1)
-            out.baddbmm_(gram, past_errors[layer][step], alpha=-much)
+        for step, much in enumerate(subtracted):
+            gram = torch.bmm(value, past_inputs[step][layer].transpose(1, 2)).add_(1)
+            out.baddbmm_(gram, past_errors[step][layer], alpha=-much)
         values.append(out.relu_() if layer < last else out)
     error, losses = softmax_error(values[-1], y, share, scale, shift)
     errors = [error]
@@ -133,9 +152,9 @@ def _step(
         if start != 1:
             back.mul_(start)
         back = back.view(clients, size, -1)
-        for step, much in enumerate(taken):
-            gram = torch.bmm(error, past_errors[layer][step].transpose(1, 2))
-            back.baddbmm_(gram, past_inputs[layer][step], alpha=-much)
+        for step, much in enumerate(subtracted):
+            gram = torch.bmm(error, past_errors[step][layer].transpose(1, 2))
+            back.baddbmm_(gram, past_inputs[step][layer], alpha=-much)
         error = torch.ops.aten.threshold_backward(back, values[layer], 0)
         errors.append(error)
     errors.reverse()

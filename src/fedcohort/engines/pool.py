@@ -8,8 +8,9 @@ clients are always cut into the same blocks, and answers are combined in the ord
 How a client's steps are taken is decided by what they are, never by the user:
 
 - any network: autograd on a module whose tensors are views of the flat vector;
-- linear/ReLU networks: back-propagation by hand with the update inside the matrix product (:mod:`.stack`);
-- many small clients on such networks: all of them together, without forming their weights (:mod:`.lowrank`).
+- chains of convolutions, max-pooling, ReLU and linear layers: back-propagation by hand, the update inside
+  the matrix product (:mod:`.stack`);
+- many small clients on linear layers: all of them together, without forming their weights (:mod:`.lowrank`).
 """
 
 import os
@@ -33,7 +34,7 @@ from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.loop import LoopEngine, predict
 from fedcohort.engines.lowrank import rows_of, train_block
 from fedcohort.engines.memory import keep_freed_memory
-from fedcohort.engines.stack import Stack, fits
+from fedcohort.engines.stack import Stack
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -69,7 +70,7 @@ class PoolEngine(LoopEngine):
 
     def _divide(self, objective: Objective, orders: Sequence[Order]) -> tuple[list[list[Order]], list[Order]]:
         """Blocks of small clients that start from the same model, and those better trained one by one."""
-        if self.stack is None or not fits(objective) or not self._is_linear(objective, orders):
+        if self.stack is None or not self.stack.is_linear or not self._is_linear(objective, orders):
             return [], list(orders)
         alike: dict[int, list[Order]] = {}
         alone = []
@@ -100,7 +101,8 @@ class PoolEngine(LoopEngine):
         """Whether all start from the model that was sent and only add gradients of unchanged examples."""
         cls = type(objective)
         usual = cls.begin is Objective.begin and not objective.personal and cls.finish is Objective.finish
-        if not usual or self.task.local.optimiser != "sgd" or self.task.augment or not orders:
+        plain = objective.affine and self.task.local.optimiser == "sgd" and not self.task.augment
+        if not usual or not plain or not orders:
             return False
         _, center, offset, drift = objective.anchor(self.view(orders[0]))
         return center is None and offset is None and drift is None
@@ -108,8 +110,8 @@ class PoolEngine(LoopEngine):
     def _train_some(self, objective: Objective, orders: list[Order], number: int) -> list[Answer]:
         if len(orders) > 1:
             return self._train_block(objective, orders, number)
-        usable = self.stack is not None and fits(objective)
-        descend = self.stack.descend if usable and self.stack is not None else self._by_module
+        by_hand = self.stack is not None and objective.affine and self.task.augment is None
+        descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
         return [self.train_one(objective, orders[0], number, self._model(), descend)]
 
     def _train_block(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
@@ -208,7 +210,7 @@ def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:
     """
     seen = min(steps * batch, max(1, steps) * size)
     earlier = seen * max(0, seen - batch) / 2
-    widths = sum(layer.inputs + layer.outputs for layer in stack.layers)
+    widths = sum(sum(layer.shape) for layer in stack.layers)
     extra = earlier * widths * 4 / 30  # batched products run at about 30 GFLOP/s
     alone = steps * 60_000 + stack.num_params * 4 * 5 / 10  # dispatch; 5 passes at 10 GB/s
     return extra < alone

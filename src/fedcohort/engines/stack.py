@@ -1,65 +1,87 @@
-"""Linear/ReLU networks by hand: back-propagation whose weight update is part of the gradient's matrix
-product.
+"""Chains of convolutions, pooling, ReLU and linear layers by hand: one compiled call for all of a client's
+steps, whose weight update is part of the gradient's matrix product.
 
-Autograd writes a gradient, an optimiser reads it again and moves the weights. For a stack of linear layers
-the gradient of a layer is ``D.T @ H`` (errors and inputs of the batch), and ``W <- a W - lr D.T @ H`` is
-one call. Pull, weight decay and momentum are scalars on the same vectors, so they fit too.
+Autograd writes a gradient, an optimiser reads it again and moves the weights. For a linear layer the gradient
+is ``D.T @ H`` (errors and inputs of the batch), and ``W <- a W - lr D.T @ H`` is one call. Pull, weight decay
+and momentum are scalars on the same vectors, so they fit too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.optimiser import Optimiser
-from fedcohort.core.parts import Objective
+from fedcohort.core.optimiser import Rule, first_memory, rule, take_step
 from fedcohort.core.train import Job
+from fedcohort.engines.kernels import halves, pool, unpool
 from fedcohort.engines.unlocked import unlocked
+
+
+class Kind(NamedTuple):
+    """What a layer does to its input, in a form that can be compiled."""
+
+    convolves: bool = False  # else it is linear
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    pools: bool = False  # to the largest of each 2x2 square
+    cuts: bool = False  # ReLU; before or after pooling is the same
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One linear layer and where its weight and bias lie in the flat vector."""
+    """One linear layer or convolution, and where its weight and bias lie in the flat vector."""
 
-    inputs: int
-    outputs: int
+    shape: tuple[int, ...]  # of the weight; its first axis is the outputs'
     start: int
+    kind: Kind
 
     @property
     def bias_start(self) -> int:
-        return self.start + self.inputs * self.outputs
+        return self.start + prod(self.shape)
+
+    @property
+    def end(self) -> int:
+        return self.bias_start + self.shape[0]
 
     def weight(self, vector: Tensor) -> Tensor:
-        return vector[self.start : self.bias_start].view(self.outputs, self.inputs)
+        return vector[self.start : self.bias_start].view(self.shape)
 
     def bias(self, vector: Tensor) -> Tensor:
-        return vector[self.bias_start : self.bias_start + self.outputs]
+        return vector[self.bias_start : self.end]
 
 
 class Stack:
-    """A network that is Flatten, then linear layers with ReLU between them."""
+    """A network that is a chain of such layers."""
 
     def __init__(self, layers: list[Layer]) -> None:
-        self.layers = layers
-        self.num_params = sum(layer.outputs * (layer.inputs + 1) for layer in layers)
+        self.layers, self.num_params = layers, layers[-1].end
+        self.kinds = [layer.kind for layer in layers]
+        self.is_linear = not any(kind.convolves for kind in self.kinds)
 
     @classmethod
     def of(cls, model: Flat) -> "Stack | None":
         """The stack that ``model`` is, or None."""
-        module = model.module
-        if type(module) is not nn.Sequential:
+        if type(model.module) is not nn.Sequential:
             return None
-        steps = [child for child in module if type(child) is not nn.Flatten]
-        linear, between = steps[::2], steps[1::2]
-        plain = all(type(child) is nn.Linear and child.bias is not None for child in linear)
-        if len(steps) % 2 == 0 or not plain or not all(type(child) is nn.ReLU for child in between):
-            return None
-        layers, start = [], 0
-        for child in linear:
-            layers.append(Layer(child.in_features, child.out_features, start))  # type: ignore[arg-type]
-            start = layers[-1].bias_start + layers[-1].outputs
-        return cls(layers)
+        layers: list[Layer] = []
+        flat = True  # what comes next is a vector, or an image that a first linear layer has flattened
+        for child in model.module:
+            kind, last = _kind(child), layers[-1].kind if layers else None
+            if kind is not None and (kind.convolves or flat):
+                layers.append(Layer(tuple(child.weight.shape), layers[-1].end if layers else 0, kind))  # type: ignore[union-attr, arg-type]
+                flat = not kind.convolves
+            elif type(child) is nn.Flatten and (child.start_dim, child.end_dim) == (1, -1):
+                flat = True
+            elif type(child) is nn.ReLU and last and not last.cuts:
+                layers[-1] = replace(layers[-1], kind=last._replace(cuts=True))
+            elif type(child) is nn.MaxPool2d and halves(child) and last and last.convolves and not last.pools:
+                layers[-1] = replace(layers[-1], kind=last._replace(pools=True))
+            else:
+                return None
+        return cls(layers) if layers and flat else None
 
     def views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The layers' weights and their biases, inside the vector."""
@@ -68,58 +90,30 @@ class Stack:
 
     def descend(self, job: Job, weights: Weights) -> Tensor:
         """A client's local steps, in place; the loss of each."""
-        weights_of, biases_of = self.views(weights.params)
-        update, losses = _Update(self, job, weights.params), []
-        scale, shift = job.objective.logits(job.view)
-        for x, y in job.batches():
-            errors, values, loss = propagate(weights_of, biases_of, x.flatten(1), y, scale, shift)
-            update.apply(errors, values)
-            losses.append(loss)
-        return torch.stack(losses) if losses else torch.zeros(0)
-
-
-class _Update:
-    """Moves the weights by one batch's errors: fused for SGD, through the shared optimiser otherwise."""
-
-    def __init__(self, stack: Stack, job: Job, vector: Tensor) -> None:
-        self.local, self.lr, self.vector = job.local, job.view.lr, vector
-        self.fused = self.local.optimiser == "sgd" and not self.local.nesterov
-        pull, center, offset, self.drift = job.anchor
-        self.shrink = pull + (self.local.weight_decay if self.fused else 0.0)
+        vector, local = weights.params, job.local
+        pull, center, offset, drift = job.anchor
         towards = center * -pull if pull and center is not None else None
-        constants = [vector for vector in (towards, offset) if vector is not None]
-        self.constant = sum(constants[1:], constants[0]) if constants else None
-        self.momentum = torch.zeros_like(vector) if self.local.momentum or not self.fused else None
-        self.optimiser = None if self.fused else Optimiser(self.local, vector)
-        self.targets = stack.views(vector if self.momentum is None else self.momentum)
+        constants = [each for each in (towards, offset) if each is not None]
+        constant = sum(constants[1:], constants[0]) if constants else None
+        straight = local.optimiser == "sgd" and not local.nesterov
+        shrink = pull + local.weight_decay if straight else pull
+        memory = [] if straight else first_memory(local, vector)
+        slope = None if straight and not local.momentum else torch.zeros_like(vector)
+        return descend(
+            self.kinds, *self.views(vector), *self.views(vector if slope is None else slope),
+            vector, slope, memory, job.x, job.y, job.plan, *job.objective.logits(job.view),
+            rule(local, job.view.lr), shrink, constant, drift,
+        )  # fmt: skip
 
-    def apply(self, errors: list[Tensor], values: list[Tensor]) -> None:
-        """One step of the optimiser, and the drift."""
-        self._descend(errors, values)
-        if self.drift is not None:
-            self.vector.add_(self.drift, alpha=self.lr)
 
-    def _descend(self, errors: list[Tensor], values: list[Tensor]) -> None:
-        """The slope is the loss's gradient plus ``shrink * weights + constant``."""
-        if self.momentum is None:
-            self._add(errors, values, keep=1 - self.lr * self.shrink, scale=-self.lr)
-            if self.constant is not None:
-                self.vector.add_(self.constant, alpha=-self.lr)
-            return
-        slope = self.momentum
-        self._add(errors, values, keep=self.local.momentum if self.fused else 0.0, scale=1.0)
-        if self.shrink:
-            slope.add_(self.vector, alpha=self.shrink)
-        if self.constant is not None:
-            slope.add_(self.constant)
-        if self.optimiser is None:
-            self.vector.add_(slope, alpha=-self.lr)
-        else:
-            self.optimiser.step(self.vector, slope, self.lr)
-
-    def _add(self, errors: list[Tensor], values: list[Tensor], keep: float, scale: float) -> None:
-        """``target <- keep * target + scale * gradient``, layer by layer."""
-        add_products(*self.targets, errors, values, keep, scale)
+def _kind(layer: nn.Module) -> Kind | None:
+    """Of a linear layer or a plain convolution."""
+    if type(layer) is nn.Linear and layer.bias is not None:
+        return Kind()
+    if type(layer) is not nn.Conv2d or layer.bias is None or isinstance(layer.padding, str):
+        return None
+    plain = layer.padding_mode == "zeros" and layer.groups == 1 and layer.dilation == (1, 1)
+    return Kind(True, layer.stride, layer.padding) if plain else None  # type: ignore[arg-type]
 
 
 def softmax_error(
@@ -139,7 +133,58 @@ def softmax_error(
 
 
 @unlocked
+def descend(
+    kinds: list[Kind],
+    weights: list[Tensor],
+    biases: list[Tensor],
+    slope_weights: list[Tensor],
+    slope_biases: list[Tensor],
+    vector: Tensor,
+    slope: Tensor | None,
+    memory: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+    plan: list[Tensor],
+    scale: Tensor | None,
+    shift: Tensor | None,
+    rule: Rule,
+    shrink: float,
+    constant: Tensor | None,
+    drift: Tensor | None,
+) -> Tensor:
+    """All steps of a client on ``vector``, whose parts are ``weights`` and ``biases``; the loss of each.
+
+    The slope is the loss's gradient plus ``shrink * vector + constant``; ``drift`` is added after each step.
+    Plain SGD puts the products straight into the weights, SGD with momentum into its velocity, which is then
+    what ``slope`` is; other rules have a ``memory`` and take their step from a slope made anew.
+    """
+    losses = torch.zeros(len(plan))
+    for step, rows in enumerate(plan):
+        examples = torch.embedding(x.flatten(1), rows).unflatten(1, x.shape[1:])
+        errors, inputs, loss = propagate(kinds, weights, biases, examples, y[rows], scale, shift)
+        losses[step] = loss
+        if slope is None:
+            add_slopes(kinds, weights, biases, errors, inputs, 1 - rule.lr * shrink, -rule.lr)
+            if constant is not None:
+                vector.add_(constant, alpha=-rule.lr)
+        else:
+            keep = 0.0 if len(memory) > 0 else rule.momentum
+            add_slopes(kinds, slope_weights, slope_biases, errors, inputs, keep, 1.0)
+            if shrink != 0:
+                slope.add_(vector, alpha=shrink)
+            if constant is not None:
+                slope.add_(constant)
+            if len(memory) > 0:
+                take_step(rule, vector, slope, memory, step + 1)
+            else:
+                vector.add_(slope, alpha=-rule.lr)
+        if drift is not None:
+            vector.add_(drift, alpha=rule.lr)
+    return losses
+
+
 def propagate(
+    kinds: list[Kind],
     weights: list[Tensor],
     biases: list[Tensor],
     x: Tensor,
@@ -148,39 +193,74 @@ def propagate(
     shift: Tensor | None,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Forward and backward: the error and the input of every layer, and the mean loss."""
-    values, last = [x], len(weights) - 1
-    for layer in range(last):
-        values.append(torch.addmm(biases[layer], values[layer], weights[layer].t()).relu_())
-    logits = torch.addmm(biases[last], values[last], weights[last].t())
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    pooled: list[tuple[Tensor, Tensor]] = []
+    for layer, kind in enumerate(kinds):
+        if kind.convolves:
+            out = torch.conv2d(x, weights[layer], biases[layer], kind.stride, kind.padding)
+        else:
+            x = x.flatten(1)
+            out = torch.addmm(biases[layer], x, weights[layer].t())
+        inputs.append(x)
+        x = out
+        if kind.pools:
+            rows, x = pool(out)
+            pooled.append((out, rows))
+        x = x.relu_() if kind.cuts else x
+        outputs.append(x)
     share = torch.full([y.shape[0]], 1.0 / y.shape[0])
-    error, loss = softmax_error(logits, y, share, scale, shift)
-    errors = [error]
-    for layer in range(last, 0, -1):
-        error = torch.ops.aten.threshold_backward(error @ weights[layer], values[layer], 0)
+    error, loss = softmax_error(x, y, share, scale, shift)
+    errors: list[Tensor] = []
+    for behind in range(1, len(kinds) + 1):
+        layer = len(kinds) - behind
+        kind = kinds[layer]
+        error = error.view_as(outputs[layer])
+        if kind.cuts:
+            error = torch.ops.aten.threshold_backward(error, outputs[layer], 0)
+        if kind.pools:
+            error = unpool(error, *pooled.pop(), outputs[layer])
         errors.append(error)
+        if layer > 0:
+            error = input_slope(kind, weights[layer], error, inputs[layer])
     errors.reverse()
-    return errors, values, loss
+    return errors, inputs, loss
 
 
-@unlocked
-def add_products(
+def input_slope(kind: Kind, weight: Tensor, error: Tensor, x: Tensor) -> Tensor:
+    """The loss's gradient with respect to a layer's input."""
+    if kind.convolves:
+        return convolution_slopes(kind, weight, error, x, [True, False, False])[0]
+    return error @ weight
+
+
+def add_slopes(
+    kinds: list[Kind],
     weights: list[Tensor],
     biases: list[Tensor],
     errors: list[Tensor],
-    values: list[Tensor],
+    inputs: list[Tensor],
     keep: float,
     scale: float,
 ) -> None:
-    """Adds ``scale`` times the gradient to ``keep`` times each weight and bias: one product a layer."""
-    for layer in range(len(weights)):
-        error = errors[layer]
-        weights[layer].addmm_(error.t(), values[layer], beta=keep, alpha=scale)
+    """Adds ``scale`` times the gradient to ``keep`` times each weight and bias."""
+    for layer, kind in enumerate(kinds):
+        weight, bias, error = weights[layer], biases[layer], errors[layer]
         if keep != 1:
-            biases[layer].mul_(keep)
-        biases[layer].add_(error.sum(0), alpha=scale)
+            bias.mul_(keep)
+        if kind.convolves:
+            _, slope, summed = convolution_slopes(kind, weight, error, inputs[layer], [False, True, True])
+            weight.mul_(keep).add_(slope, alpha=scale)
+        else:
+            summed = error.sum(0)
+            weight.addmm_(error.t(), inputs[layer], beta=keep, alpha=scale)
+        bias.add_(summed, alpha=scale)
 
 
-def fits(objective: Objective) -> bool:
-    """Whether an objective says all it does through ``anchor`` and ``logits``, which this engine
-    understands."""
-    return objective.affine
+def convolution_slopes(
+    kind: Kind, weight: Tensor, error: Tensor, x: Tensor, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients with respect to input, weight and bias, where wanted."""
+    return torch.ops.aten.convolution_backward(
+        error, x, weight, [weight.shape[0]], kind.stride, kind.padding, [1, 1], False, [0, 0], 1, wanted
+    )

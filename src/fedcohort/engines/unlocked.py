@@ -25,14 +25,16 @@ def unlocked(function: F) -> F:
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         with COMPILING:
-            compiled = _compile(function)
-        return compiled(*arguments)
+            ready = compiled(function)
+        with torch.no_grad():  # gradients are written out, nobody asks for theirs
+            return ready(*arguments)
 
     return call  # type: ignore[return-value]
 
 
 @functools.cache
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as TorchScript, or itself."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,0 +1,72 @@
+"""Chains of layers by hand: which networks are one, and that they move as autograd would move them."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedcohort.core.flat import Flat
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.task import Task
+from fedcohort.data import SplitPlan, federate, load
+from fedcohort.engines import lowrank, stack, unlocked
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.stack import Stack
+from fedcohort.partition import partitioner
+from fedcohort.testing import play
+
+OPTIMISERS = {
+    "sgd": Local(lr=0.05, epochs=1, batch=8, weight_decay=0.01),
+    "momentum": Local(lr=0.05, epochs=1, batch=8, momentum=0.9),
+    "nesterov": Local(lr=0.05, steps=5, batch=8, momentum=0.9, nesterov=True),
+    "adam": Local(lr=0.01, epochs=1, batch=8, optimiser="adam", weight_decay=0.01),
+}
+# 8x8 images; an odd side before the second pooling, a stride, and both orders of ReLU and pooling
+CHAINS = {
+    "pooled": lambda classes: nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 2), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(6, classes),
+    ),
+    "strided": lambda classes: nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2), nn.ReLU(), nn.Conv2d(4, 4, 2), nn.Flatten(),
+        nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, classes),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
+@pytest.mark.parametrize("text", ["fedavg", "fedprox(mu=0.5)", "scaffold(option='I')", "fedrs"])
+@pytest.mark.parametrize("build", CHAINS.values(), ids=CHAINS)
+def test_convolutions_agree_with_the_reference(build, text, local):
+    deal = partitioner("dirichlet", clients=10, alpha=0.5)
+    task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=local, cohort=4)
+    assert PoolEngine(task).stack is not None
+    slow, fast = (play(Method.parse(text), task, 2, engine=e(task))[0] for e in (LoopEngine, PoolEngine))
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 if local.optimiser == "adam" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Flatten(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 2)],
+        [nn.Flatten(), nn.Linear(12, 8), nn.Dropout(), nn.Linear(8, 2)],
+        [nn.Flatten(), nn.Linear(12, 2, bias=False)],
+        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Linear(6, 2)],
+        [nn.Conv2d(1, 2, 3)],
+    ],
+)
+def test_other_networks_are_left_to_autograd(layers):
+    assert Stack.of(Flat(lambda: nn.Sequential(*layers))) is None
+
+
+@pytest.mark.parametrize("function", [stack.descend, lowrank.descend_together])
+def test_the_steps_are_compiled(function):
+    """A function that TorchScript does not understand would still work, only slower."""
+    compiled = unlocked.compiled(function.__wrapped__)
+    assert isinstance(compiled, torch.jit.ScriptFunction)
