@@ -28,22 +28,7 @@ from fedcohort.progress import Silent
 from fedcohort.runner import run
 from fedcohort.testing import play, tiny_task
 
-TINY = """
-rounds = 2
-cohort = 3
-[data]
-source = "synthetic"
-samples = 120
-classes = 3
-features = 4
-[partition]
-name = "dirichlet"
-clients = 6
-alpha = 0.5
-min_size = 4
-[model]
-name = "logistic"
-"""
+TINY = (Path(__file__).parent / "tiny.toml").read_text()
 
 
 def of(text: str) -> Experiment:

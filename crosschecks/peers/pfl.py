@@ -14,7 +14,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch.nn.functional as F
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints, WeightByUser
 from pfl.algorithm.base import FederatedAlgorithm, NNAlgorithmParams
@@ -27,26 +26,12 @@ from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.user_state import InMemoryUserStateStorage
 from pfl.hyperparam.base import NNTrainHyperParams
 from pfl.internal.bridge.pytorch.scaffold import PyTorchSCAFFOLDBridge
-from pfl.metrics import Metrics, Weighted
+from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
-from torch import Tensor, nn
 
+from benchmarks.peers.pfl import Network
 from crosschecks.network import examples, first_network, flat
 from crosschecks.problem import LR, Training, read, report
-
-
-class Network(nn.Module):
-    """A network with the two functions that pfl asks for."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def loss(self, x: Tensor, y: Tensor, eval: bool = False) -> Tensor:
-        return F.cross_entropy(self.network(x), y)
-
-    def metrics(self, x: Tensor, y: Tensor, eval: bool = True) -> dict[str, Weighted]:
-        return {"loss": Weighted(self.loss(x, y).item() * len(y), len(y))}
 
 
 class Path(TrainingProcessCallback):

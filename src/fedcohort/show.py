@@ -87,7 +87,10 @@ def method_page(entry: dict[str, Any]) -> Group:
 def bench_tables(measured: dict[str, Any]) -> Group:
     """One table per kind of job."""
     jobs, parts = measured["jobs"], []
-    columns = ("engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second")
+    columns = (
+        "engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second",
+        "max_weight_difference",  # between engine and reference, after the last round
+    )  # fmt: skip
     training = {name: job for name, job in jobs.items() if "engine_ms" in job}
     if training:
         titles = ("job", *(column.replace("_", " ") for column in columns))
@@ -98,9 +101,9 @@ def bench_tables(measured: dict[str, Any]) -> Group:
     for name, job in jobs.items():
         if name not in training:
             table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
-            for key, value in {**job, **job.get("seconds", {})}.items():
-                if key != "seconds":
-                    table.add_row(key.replace("_", " "), f"{value:,}")
+            for key, value in job.items():
+                for about, number in value.items() if isinstance(value, dict) else [("", value)]:
+                    table.add_row(f"{key} {about}".replace("_", " "), f"{number:,}")
             parts.append(table)
     return Group(*parts, Text(str(measured["machine"]), style="dim"))
 

@@ -4,28 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-EXPERIMENT = """
-rounds = 2
-cohort = 3
-
-[data]
-source = "synthetic"
-samples = 120
-classes = 3
-features = 4
-
-[partition]
-name = "dirichlet"
-clients = 6
-alpha = 0.5
-min_size = 4
-
-[model]
-name = "logistic"
-
+TINY = (Path(__file__).parents[1] / "tiny.toml").read_text()
+EXPERIMENT = (
+    TINY
+    + """
 [[method]]
 name = "fedprox"
 """
+)
 
 
 class Answer(NamedTuple):
