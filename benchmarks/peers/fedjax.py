@@ -10,13 +10,13 @@ import jax
 
 jax.tree_map = jax.tree_util.tree_map
 
-import fedjax  # noqa: E402
-import haiku as hk  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+import fedjax
+import haiku as hk
+import jax.numpy as jnp
+import numpy as np
 
-from benchmarks.measure import Stopwatch, read_arguments, report  # noqa: E402
-from fedcohort.bench.jobs import CLASSES, Data, Job, load  # noqa: E402
+from benchmarks.measure import Stopwatch, read_arguments, report
+from fedcohort.bench.jobs import CLASSES, Data, Job, load
 
 Params = dict[str, dict[str, jax.Array]]
 Batch = dict[str, jax.Array]

@@ -16,16 +16,16 @@ LIBRARY = torch.library.Library("torchvision", "DEF")
 for name in ("nms", "qnms"):
     LIBRARY.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer  # noqa: E402
-from fedlab.contrib.algorithm.basic_server import SyncServerHandler  # noqa: E402
-from fedlab.core.standalone import StandalonePipeline  # noqa: E402
-from fedlab.utils import Aggregators, SerializationTool  # noqa: E402
-from torch import Tensor  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
+from fedlab.contrib.algorithm.basic_server import SyncServerHandler
+from fedlab.core.standalone import StandalonePipeline
+from fedlab.utils import Aggregators, SerializationTool
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.measure import Stopwatch, read_arguments, report  # noqa: E402
-from fedcohort.bench import plain_torch  # noqa: E402
-from fedcohort.bench.jobs import Data, load  # noqa: E402
+from benchmarks.measure import Stopwatch, read_arguments, report
+from fedcohort.bench import plain_torch
+from fedcohort.bench.jobs import Data, load
 
 
 class Clients:

@@ -15,14 +15,14 @@ SPEC = importlib.util.find_spec("fedartml")
 PACKAGE.__path__ = list(SPEC.submodule_search_locations or []) if SPEC else []
 sys.modules["fedartml"] = PACKAGE
 
-from fedartml.fl_split_as_federated_data import SplitAsFederatedData  # noqa: E402
-from fedartml.function_base import (  # noqa: E402
+from fedartml.fl_split_as_federated_data import SplitAsFederatedData
+from fedartml.function_base import (
     earth_movers_distance,
     hellinger_distance,
     jensen_shannon_distance,
 )
 
-from crosschecks.problem import read, report  # noqa: E402
+from crosschecks.problem import read, report
 
 
 def measure(counts: np.ndarray) -> dict[str, float]:

@@ -13,13 +13,13 @@ LIBRARY = torch.library.Library("torchvision", "DEF")
 for name in ("nms", "qnms"):
     LIBRARY.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-from fedlab.contrib.algorithm import fedavg, feddyn, fednova, fedprox, qfedavg, scaffold  # noqa: E402
-from fedlab.core.standalone import StandalonePipeline  # noqa: E402
-from fedlab.utils import Aggregators  # noqa: E402
-from torch import Tensor  # noqa: E402
+from fedlab.contrib.algorithm import fedavg, feddyn, fednova, fedprox, qfedavg, scaffold
+from fedlab.core.standalone import StandalonePipeline
+from fedlab.utils import Aggregators
+from torch import Tensor
 
-from crosschecks.network import examples, first_network, flat  # noqa: E402
-from crosschecks.problem import LR, Training, read, report  # noqa: E402
+from crosschecks.network import examples, first_network, flat
+from crosschecks.problem import LR, Training, read, report
 
 Batches = list[tuple[Tensor, Tensor]]
 ALPHA = 0.1  # of FedDyn
