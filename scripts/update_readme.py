@@ -1,6 +1,6 @@
 """Puts real output into README.md: runs the commands it shows and replaces what stands between the markers.
 
-.venv/bin/python scripts/update_readme.py
+.venv/bin/python -m scripts.update_readme
 """
 
 import json
@@ -11,7 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.tables import ratio
+
 README = Path(__file__).parents[1] / "README.md"
+PEERS = {
+    "flower": "Flower", "pfl": "pfl-research", "fedlab": "FedLab", "fedjax": "FedJAX", "bare": "bare PyTorch",
+}  # fmt: skip
+JOBS = {
+    "A": "perceptron, 10 of 100 clients",
+    "B": "LeNet-5, 10 of 100 clients",
+    "C": "perceptron, 100 of 1,000 small clients",
+}
 ROLES = ("selector", "objective", "aggregator", "grouping")
 
 
@@ -45,6 +55,17 @@ def methods() -> str:
     return "\n".join(rows)
 
 
+def speed() -> str:
+    """How many times as long as fedcohort each peer takes for a round, from the last `make bench-peers`."""
+    results = json.loads((README.parent / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    rows = ["| job | " + " | ".join(PEERS.values()) + " |", "|---" * (len(PEERS) + 1) + "|"]
+    for job, about in JOBS.items():
+        ratios = (ratio(results, job, peer) for peer in PEERS)
+        rows.append(f"| {about} | " + " | ".join(f"{times:.1f}x" for times in ratios) + " |")
+    machine = results["machine"]
+    return "\n".join([*rows, "", f"{machine['cpu']}, {machine['cores']} cores, {results['started'][:10]}."])
+
+
 def example() -> str:
     """What the Python example prints."""
     code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
@@ -59,7 +80,7 @@ def console(command: str, output: str) -> str:
 
 def main() -> None:
     text = README.read_text(encoding="utf-8")
-    for make in (demo, diagnose, methods, example):
+    for make in (demo, diagnose, speed, methods, example):
         marked = re.compile(rf"(<!-- {make.__name__} -->\n).*?(<!-- end -->)", re.S)
         assert marked.search(text), f"README.md has no place for {make.__name__}"
         new = make()
