@@ -13,10 +13,11 @@ from sklearn.preprocessing import StandardScaler
 
 import fedcohort as fc
 from crosschecks.rows import Row, values
+from fedcohort.cluster import cosines
 from fedcohort.core.keyed import key_seed, numpy_generator
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.methods.cfl import CFL, cosines
+from fedcohort.methods.cfl import CFL
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.fedconcat import FedConcat
 from fedcohort.methods.fedgwc import FedGWC

@@ -201,7 +201,9 @@ and compares each answer with this list, byte by byte. A number that is sent by 
 {leaving.NUMBER} bytes; names, and what Flower adds to a message, are not counted."""
 
 LEAVING_END = """\
-A method made of several parts asks for what each of its parts asks for.
+A method made of several parts asks for what each of its parts asks for. The answers to an evaluation and to
+the training that follows it may come in one message; they are the same answers. A network with BatchNorm
+sends its running statistics with every update.
 
 ## What does not leave
 
@@ -209,6 +211,7 @@ A method made of several parts asks for what each of its parts asks for.
 - The words of an error: they may quote data. The server is told one of five codes; the client's log has the
   rest.
 - What a client remembers between rounds, except under `memory`. It is kept on the client's disk.
+- BatchNorm statistics, if `local.bn = "local"` in the [experiment file](experiment-file.md#batchnorm).
 
 ## Label counts
 

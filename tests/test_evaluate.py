@@ -170,7 +170,8 @@ def test_adapted_is_one_more_local_budget() -> None:
     task, state = task_of(federation(), local), state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
     engine, profile = LoopEngine(task), task.profile(method)
-    models = {int(client): w["params"] for w, client in evaluate.adapt(method, state, task, profile, engine)}
+    adapted, _ = evaluate.adapt(method, state, task, profile, engine)
+    models = {int(client): w["params"] for w, client in adapted}
     right = []
     for client, served in enumerate([identity, shifted, identity, shifted]):
         x, y = task.federation.train.examples(client)

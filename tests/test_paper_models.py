@@ -1,4 +1,4 @@
-"""The papers' networks: as large as they should be, refused where they do not fit, alike on both engines."""
+"""The papers' networks: as large as they should be, refused where they do not fit, alike on all engines."""
 
 import re
 from itertools import pairwise
@@ -13,6 +13,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, SplitPlan, federate
+from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
 from fedcohort.models import MODELS, flat_model
@@ -176,7 +177,7 @@ def test_lstm_drops_the_same_at_every_token() -> None:
     assert 0.3 < forgotten.float().mean() < 0.7
 
 
-# On both engines --------------------------------------------------------------------------------------------
+# On all engines ---------------------------------------------------------------------------------------------
 
 
 def dealt(x: Tensor, vocabulary: int = 0) -> Federation:
@@ -214,15 +215,17 @@ def agree(text: str, name: str, rounds: int = 1) -> None:
     slow = play(method, task, rounds)[0]
     fast = [play(method, task, rounds, engine=PoolEngine(task, workers))[0] for workers in (1, 2)]
     assert_same(*fast, f"{name} with more workers")
-    for ours, theirs in zip(fast[0].groups, slow.groups, strict=True):
-        torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
-        torch.testing.assert_close(ours.weights.buffers, theirs.weights.buffers, rtol=0, atol=1e-5)
-        assert ours.weights.params.isfinite().all()
+    together = play(method, task, rounds, engine=BatchedEngine(task, "cpu"))[0]
+    for state in (fast[0], together):
+        for ours, theirs in zip(state.groups, slow.groups, strict=True):
+            torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
+            torch.testing.assert_close(ours.weights.buffers, theirs.weights.buffers, rtol=0, atol=1e-5)
+            assert ours.weights.params.isfinite().all()
     assert not torch.equal(slow.groups[0].weights.params, task.model.init(task.seed).params)
 
 
 @pytest.mark.parametrize("name", MODELS.names())
-def test_every_model_trains_alike_on_both_engines(name: str) -> None:
+def test_every_model_trains_alike_on_all_engines(name: str) -> None:
     agree("fedavg", name)
 
 

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from fedcohort.core.keyed import key_seed, numpy_generator
-from fedcohort.metrics import weighted_silhouette
+from fedcohort.metrics import davies_bouldin, weighted_silhouette
 
 Labels = NDArray[np.int64]
 Metric = Literal["euclidean", "precomputed"]
@@ -23,6 +25,7 @@ SAMPLE = 2000  # beyond this many distinct points the silhouette is the mean ove
 EXACT = 3000  # beyond this many points OPTICS runs on a sample, and the others join their nearest neighbour
 STARTS, MANY = 10, 10_000  # K-means starts; a single one beyond MANY points
 ROUNDS = 100  # of assignment and means, at most, where groups have a capacity
+COLUMNS = 1 << 16  # of the vectors that are compared in double precision at a time
 
 
 class Choice(NamedTuple):
@@ -195,6 +198,20 @@ def find_medoids(distances: ArrayLike, groups: int) -> Labels:
     return medoids
 
 
+def spectral_by_davies_bouldin(affinity: ArrayLike, max_groups: int, min_size: int, seed: int) -> Labels:
+    """Spectral clustering into 2, 3, ... groups of at least ``min_size``: that of the lowest Davies-Bouldin
+    score of the rows of ``affinity``, or a single group if no score is below one."""
+    table = np.asarray(affinity, dtype=np.float64)
+    best, score = np.zeros(len(table), dtype=np.int64), 1.0
+    for count in range(2, max_groups + 1):
+        labels = spectral_groups(table, count, seed)
+        if np.bincount(labels).min() < min_size or labels.max() == 0:
+            continue
+        if (candidate := davies_bouldin(table, labels)) < score:
+            best, score = labels, candidate
+    return best
+
+
 def spectral_groups(affinity: ArrayLike, groups: int, seed: int) -> Labels:
     """Spectral clustering of a similarity matrix; labels by pivoted QR, which draws nothing at random."""
     from sklearn.cluster import SpectralClustering
@@ -217,6 +234,21 @@ def bipartition(similarity: ArrayLike, linkage: Literal["complete", "single"] = 
     if len(table) < 2:
         return np.zeros(len(table), dtype=np.int64)
     return relabel(AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(1 - table))
+
+
+def cosines(vectors: Tensor) -> NDArray[np.float64]:
+    """Similarity of every two rows; 0 with one that is zero."""
+    products = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for columns in vectors.split(COLUMNS, 1):
+        products += columns.double() @ columns.double().T
+    norms = products.diag().sqrt().clamp(min=1e-12)
+    return (products / norms / norms[:, None]).clamp(-1, 1).numpy()
+
+
+def separation(similarity: NDArray[np.float64], labels: Labels) -> float:
+    """sqrt((1 - s) / 2), s the greatest similarity across two groups: 0 for a single one, 1 for opposites."""
+    across = similarity[np.ix_(labels == 0, labels == 1)]
+    return float(np.sqrt((1 - across.max()) / 2)) if across.size else 0.0
 
 
 def upv_distance(interaction: ArrayLike) -> NDArray[np.float64]:
@@ -286,6 +318,20 @@ def _reproducible() -> Iterator[None]:
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.filterwarnings("ignore", module="sklearn")
         yield
+
+
+def by_mean(labels: Labels, values: NDArray[np.float64], tie: Labels) -> list[list[int]]:
+    """The positions of each group's members in their given order; the group of highest mean value first, of
+    equals that of the lowest ``tie``."""
+    _, own, size = np.unique(labels, return_inverse=True, return_counts=True)
+    mean = np.bincount(own, weights=values) / size
+    first = np.full(len(size), len(tie) and tie.max())
+    np.minimum.at(first, own, tie)
+    order = np.lexsort((first, -mean.round(12)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    positions = np.argsort(rank[own], kind="stable")
+    return [part.tolist() for part in np.split(positions, np.cumsum(size[order])[:-1])] if len(own) else []
 
 
 def join_largest(labels: Labels, rows: Labels, total: int) -> Labels:

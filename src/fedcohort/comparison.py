@@ -16,6 +16,7 @@ import torch
 from fedcohort.checkpoint import write_atomically
 from fedcohort.core.loop import start
 from fedcohort.core.method import Method
+from fedcohort.cores import usable_cores
 from fedcohort.crew import Crew
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
@@ -170,7 +171,7 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
 def side_by_side() -> int:
     """How many runs can share this machine."""
     together = hasattr(os, "fork") and not torch.cuda.is_available()  # Windows hands no sockets to a child
-    return os.cpu_count() or 1 if together else 1
+    return usable_cores() if together else 1
 
 
 def compare(experiment: Experiment, out: Path, watcher: Watcher) -> tuple[Path, list[Outcome]]:

@@ -22,6 +22,7 @@ import torch
 from fedcohort.core.flat import Weights
 from fedcohort.core.loop import Report
 from fedcohort.core.state import Group, State
+from fedcohort.cores import usable_cores
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.runner import Callback
@@ -37,7 +38,7 @@ class Crew:
     """``size`` processes that share this machine's cores."""
 
     def __init__(self, size: int) -> None:
-        cores = max(1, (os.cpu_count() or 1) // size)
+        cores = max(1, usable_cores() // size)
         self.members = [_start(cores) for _ in range(size)]
 
     def carry_out(self, experiment: "Experiment", jobs: Sequence["Job"], watcher: "Watcher") -> None:

@@ -17,16 +17,17 @@ import torch
 from torch import Tensor
 
 from fedcohort import metrics
+from fedcohort.core import statistics
 from fedcohort.core.exchange import ask
 from fedcohort.core.loop import Report
 from fedcohort.core.merge import present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Grouping, Round
+from fedcohort.core.parts import Clients, Grouping, Memory, Round
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import messages
-from fedcohort.engines import Engine, Order, Scores, Served
+from fedcohort.engines import Ahead, Engine, Order, Scores, Served
 
 
 class Row(NamedTuple):
@@ -72,28 +73,33 @@ def serving(method: Method, state: State) -> list[Served]:
     return models
 
 
-def adapt(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Served]:
-    """Every client's model after one more local budget; who has nothing to train on keeps the one it has."""
-    blank = method.objective.init_client(profile)
+def adapt(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[list[Served], Clients]:
+    """Every client's model after one more local budget, and what it then remembers; who has nothing to train
+    on keeps the one it has."""
+    blank = statistics.blank(method.objective, profile)
     clients, budget = profile.eligible.tolist(), task.local.at(state.round)
     orders = {}
-    for client, down in zip(clients, messages(method, state, clients), strict=True):
+    for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         part = state.groups[int(state.grouping["group"][client])]
         served = method.aggregator.serve(part.weights.params, part.aggregator)
         down = down if served is part.weights.params else {**down, "params": served}
         orders[client] = Order(client, down, state.clients.get(client, blank), budget)
     models: list[Served] = []
+    mine: dict[int, Memory] = {}
     for answer in engine.train(method.objective, list(orders.values()), state.round):
         if answer.refused:
             continue
-        adapted = answer.mine
+        mine[answer.client] = adapted = answer.mine
         if not method.objective.personal:
             start = orders[answer.client].down["params"]
             adapted = {"params": start + answer.up["delta"], "buffers": answer.buffers}
         models.append((adapted, torch.tensor([answer.client])))
     trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
     kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]
-    return [*models, *((model, members) for model, members in kept if len(members))]
+    models += [(model, members) for model, members in kept if len(members)]
+    return models, mine
 
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
@@ -184,11 +190,13 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
     return [*(Row(number, "round", "", "", metric, value) for metric, value in values.items()), *trained]
 
 
-def evaluation_rows(method: Method, state: State, task: Task, engine: Engine, clients: bool) -> list[Row]:
+def evaluation_rows(
+    method: Method, state: State, task: Task, engine: Engine, clients: bool, ahead: Ahead | None = None
+) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
     state = settle(method, state, task, engine)
-    scores = engine.score(serving(method, state))
+    scores = engine.score(serving(method, state), ahead, statistics.kept(task, state.clients))
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
@@ -203,7 +211,8 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
     task, engine = present(method, state, task, engine)
     profile = replace(profile, model=task.model, local=task.local)
     state = settle(method, state, task, engine)
-    scores = engine.score(adapt(method, state, task, profile, engine))
+    models, adapted = adapt(method, state, task, profile, engine)
+    scores = engine.score(models, kept=statistics.kept(task, adapted, state.clients))
     return scope_rows(state.round, "adapted", scores, task.federation.classes)
 
 

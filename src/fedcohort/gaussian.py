@@ -1,7 +1,9 @@
-"""A Gaussian over clients: their values vary together as far as their embeddings point the same way.
+"""Gaussians over clients.
 
-The covariance of clients with embeddings ``x [N, D]`` is ``x x^T + noise^2 I`` (a linear kernel, and what is
-each client's own). :func:`fit` moves embeddings towards those that make observed values likely.
+One in which values vary together as far as clients' embeddings point the same way: the covariance of clients
+with embeddings ``x [N, D]`` is ``x x^T + noise^2 I`` (a linear kernel, and what is each client's own).
+:func:`fit` moves embeddings towards those that make observed values likely, :func:`most_telling` chooses whom
+the others depend on. And one in which clients are alike: :func:`typical` says how far each is.
 """
 
 import torch
@@ -9,6 +11,8 @@ from torch import Tensor
 
 from fedcohort.core.optimiser import Optimiser
 from fedcohort.core.profile import Local
+
+TOLERANCE = 1e-12  # scores closer than this are equal, variances below it are none
 
 
 def covariance(x: Tensor, noise: float) -> Tensor:
@@ -43,3 +47,48 @@ def fit(x: Tensor, values: Tensor, weight: Tensor, noise: float, steps: int, lr:
         with torch.no_grad():
             adam.step(x, slope, lr)
     return x.detach()
+
+
+def centred(values: Tensor, weight: Tensor) -> Tensor:
+    """``values [T, N]`` less each client's mean over those observed, by the rows' ``weight``."""
+    there = values.isfinite() * weight[:, None]
+    return values - (values.nan_to_num() * there).sum(0) / there.sum(0).clamp(min=TOLERANCE)
+
+
+def most_telling(covariance: Tensor, share: Tensor, discount: Tensor, count: int) -> list[int]:
+    """One by one, whose covariance with everybody is largest per standard deviation; then condition on it."""
+    left, chosen = covariance.clone(), list[int]()
+    for _ in range(count):
+        score = telling(left, share, discount)
+        score[chosen] = -torch.inf
+        if score.max() == -torch.inf:
+            break
+        best = int((score >= score.max() - TOLERANCE).nonzero()[0])
+        chosen.append(best)
+        left = left - torch.outer(left[best], left[best]) / left[best, best]
+    return chosen
+
+
+def telling(covariance: Tensor, share: Tensor, discount: Tensor) -> Tensor:
+    """``[N]``: each one's covariance with everybody by ``share``, per standard deviation, times ``discount``.
+    Minus infinity for who has no variance."""
+    variance = covariance.diagonal()
+    score = discount * (share @ covariance) / variance.clamp(min=TOLERANCE).sqrt()
+    return torch.where(variance > TOLERANCE, score, -torch.inf)
+
+
+def typical(trace: Tensor) -> Tensor:
+    """How typical each client's losses are: mean over steps of exp(-(loss - mean)^2 / (2 variance)).
+
+    ``trace`` is ``[m, S]``, NaN after a client's last step; a step counts if at least three clients (or
+    all) took it.
+    """
+    losses = trace.double()
+    there = ~losses.isnan()
+    count = there.sum(0)
+    losses, count, there = (t[..., count >= min(3, len(trace))] for t in (losses, count, there))
+    mean = losses.nansum(0) / count
+    gap = (losses - mean).nan_to_num().pow(2)
+    variance = gap.sum(0) / (count - 1)
+    reward = torch.where(variance > 0, torch.exp(-gap / (2 * variance)), 1.0)
+    return (reward * there).sum(1) / there.sum(1).clamp(min=1)

@@ -14,6 +14,7 @@ from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Selector, Trained, View
 from fedcohort.core.profile import Local, Privacy, Profile
+from fedcohort.core.statistics import travelling
 from fedcohort.models import flat_model
 
 NUMBER = 8  # bytes of a number that is sent by itself
@@ -115,7 +116,7 @@ def update(method: Method, profile: Profile) -> Memory:
     pull = {"pull": torch.tensor(0.0)}
     view = View({**at._asdict(), **extras, **pull}, objective.init_client(profile), profile.size, 1, 1.0, 1)
     up, _ = objective.finish(at, still(at), view)
-    return {**up, "buffers": at.buffers}
+    return {**up, "buffers": travelling(at, profile).buffers}
 
 
 def still(at: Weights) -> Trained:

@@ -8,6 +8,7 @@ from typing import Annotated, Protocol
 import torch
 
 from fedcohort import metrics
+from fedcohort.core.ahead import orders_ahead
 from fedcohort.core.loop import Report, start, step
 from fedcohort.core.method import Method
 from fedcohort.core.settings import at_least, between
@@ -71,7 +72,9 @@ def run(
             state, report = step(method, state, task, profile, workers)
             rows, last = round_rows(report, state, task), state.round == rounds
             if last or state.round % evaluation.every == 0:
-                rows += evaluation_rows(method, state, task, workers, clients=last)
+                elsewhere = bool(workers.messages) and not last
+                ahead = orders_ahead(method, state, task, profile) if elsewhere else None
+                rows += evaluation_rows(method, state, task, workers, clients=last, ahead=ahead)
             if last and evaluation.adapted:
                 rows += adapted_rows(method, state, task, profile, workers)
             if workers.messages > sent:

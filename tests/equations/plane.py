@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.parts import Ids, Memory, Objective, Recall
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
@@ -50,7 +50,11 @@ class Dictated(LoopEngine):
         return answers
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
         self.asked.append(clients.tolist())
         told = [answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients.tolist()]

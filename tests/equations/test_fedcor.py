@@ -8,7 +8,8 @@ import torch
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort import gaussian
 from fedcohort.core.method import Method
-from fedcohort.methods.fedcor import FedCor, pick
+from fedcohort.gaussian import most_telling, telling
+from fedcohort.methods.fedcor import FedCor
 from fedcohort.testing import CHECKS, play, tiny_task
 
 SIGMA = torch.tensor([[1, 0.8, 0], [0.8, 1, 0.1], [0, 0.1, 1.5]], dtype=torch.float64)
@@ -22,23 +23,27 @@ def test_pick():
     Given it, [[.36, -.08], [-.08, 1.49]] is left of clients 0 and 2, with scores .1556 and .385: client 2.
     Variance alone would begin with client 2.
     """
-    assert pick(SIGMA, EVEN, torch.ones(3), 2) == [1, 2]
-    assert pick(SIGMA, EVEN, torch.ones(3), 3) == [1, 2, 0]
+    given = torch.tensor([[0.36, 0, -0.08], [0, 0, 0], [-0.08, 0, 1.49]], dtype=torch.float64)
+    scores = telling(SIGMA, EVEN, torch.ones(3)), telling(given, EVEN, torch.ones(3))
+    assert scores[0].tolist() == pytest.approx([0.6, 0.633333333, 0.435464843], abs=1e-9)
+    assert scores[1].tolist() == pytest.approx([0.155555556, -torch.inf, 0.385039003], abs=1e-9)
+    assert most_telling(SIGMA, EVEN, torch.ones(3), 2) == [1, 2]
+    assert most_telling(SIGMA, EVEN, torch.ones(3), 3) == [1, 2, 0]
 
 
 def test_a_discount_changes_who_is_first():
     """Client 1 at half: .3167 is less than client 0's .6."""
-    assert pick(SIGMA, EVEN, torch.tensor([1, 0.5, 1]), 2) == [0, 2]
+    assert most_telling(SIGMA, EVEN, torch.tensor([1, 0.5, 1]), 2) == [0, 2]
 
 
 def test_samples_weigh_the_covariance():
     """All weight on client 2: its own covariance 1.5 / sqrt(1.5) beats .1 and 0."""
-    assert pick(SIGMA, torch.tensor([0, 0, 1.0]).double(), torch.ones(3), 1) == [2]
+    assert most_telling(SIGMA, torch.tensor([0, 0, 1.0]).double(), torch.ones(3), 1) == [2]
 
 
 def test_equal_scores_go_to_the_lowest_number_and_nobody_is_picked_twice():
-    assert pick(torch.eye(3).double(), EVEN, torch.ones(3), 3) == [0, 1, 2]
-    assert pick(torch.zeros(3, 3).double(), EVEN, torch.ones(3), 2) == []
+    assert most_telling(torch.eye(3).double(), EVEN, torch.ones(3), 3) == [0, 1, 2]
+    assert most_telling(torch.zeros(3, 3).double(), EVEN, torch.ones(3), 2) == []
 
 
 def test_the_likelihood_is_that_of_a_normal_distribution():

@@ -77,6 +77,33 @@ def test_the_sent_model_answers_if_wanted():
     assert served(FedDyn(alpha=0.5, evaluate="sent"), state) == position(state)
 
 
+def test_everybodys_latest_models_answer_if_wanted():
+    """Clients' models after round 1: 1.37, .4855 and, never trained, 1; after round 2: 1.37, .4622, .9019."""
+    part = FedDyn(alpha=0.5, evaluate="all")
+    first, second = play_toy("feddyn(alpha=0.5, evaluate='all')", (0, 1), (1, 2))
+    assert served(part, first) == pytest.approx((1.37 + 0.4855 + 1) / 3, abs=1e-6)
+    assert served(part, second) == pytest.approx((1.37 + 0.4622380833 + 0.9018604167) / 3, abs=1e-6)
+    plain = play_toy("feddyn(alpha=0.5)", (0, 1), (1, 2))
+    assert [position(state) for state in (first, second)] == [position(state) for state in plain]
+
+
+def test_with_everybody_in_the_cohort_both_means_are_one():
+    everybody, cohort = (
+        served(
+            FedDyn(alpha=0.5, evaluate=which),
+            play_toy(f"feddyn(alpha=0.5, evaluate='{which}')", (0, 1, 2))[0],
+        )
+        for which in ("all", "avg")
+    )
+    assert everybody == pytest.approx(cohort, abs=1e-6)
+
+
+def test_what_the_server_must_keep_of_everybody_is_counted():
+    profile = toy_task().profile(Method.parse("feddyn"))
+    assert FedDyn().server_bytes(profile) == 0
+    assert FedDyn(evaluate="all").server_bytes(profile) == 2 * 4 * 3
+
+
 def test_before_the_first_round_the_start_answers():
     method = Method.of(Cohorts(((),)), FedDyn())
     (state,) = play_method(method, toy_task(), 1)
@@ -115,6 +142,6 @@ def test_adaptation_starts_from_the_model_that_answers():
     .92775 + .1 * .07225 = .934975, then + .1 * (.065025 - .5 * .007225) = .94111625."""
     method, task = Method.of(Cohorts(((0, 1),)), FedDyn(alpha=0.5)), toy_task(local=Local(lr=0.1, steps=2))
     (state,) = play_method(method, task, 1)
-    adapted = adapt(method, state, task, task.profile(method), LoopEngine(task))
+    adapted, _ = adapt(method, state, task, task.profile(method), LoopEngine(task))
     reached = {int(client): float(model["params"]) for model, (client,) in adapted}
     assert reached[2] == pytest.approx(0.94111625, abs=1e-6)

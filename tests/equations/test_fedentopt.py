@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Privacy, Profile
+from fedcohort.entropy import entropy
 from fedcohort.methods.fedentopt import FedEntOpt
 from fedcohort.metrics import cohort_entropy
 
@@ -52,6 +53,9 @@ def test_three_classes_two_rounds():
     Round 2 without {0, 4, 1}, from client 3: (5,5,10) has 1.5 bits, client 2; only client 5 is left.
     """
     assert play_from((0, 3), THREE_CLASSES, FedEntOpt(buffer=3), 3) == [[0, 4, 1], [3, 2, 5]]
+    assert entropy(torch.tensor([[10.0, 5, 5], [10, 15, 5]]).double()).tolist() == pytest.approx(
+        [1.5, 1.459147917]
+    )
 
 
 def test_a_client_pushed_out_of_the_buffer_returns_only_next_round():
@@ -60,6 +64,9 @@ def test_a_client_pushed_out_of_the_buffer_returns_only_next_round():
     Could it return at once, round 2 would be [2, 1] with (8,12), .971 bits; it is [2, 4] with (14,6), .881.
     """
     assert play_from((1, 2), TWO_CLASSES, FedEntOpt(buffer=2), 2) == [[1, 0], [2, 4]]
+    assert entropy(torch.tensor([[14.0, 6], [8, 12]]).double()).tolist() == pytest.approx(
+        [0.881290899, 0.970950594]
+    )
 
 
 def test_a_buffer_too_large_is_shortened_and_said_so():

@@ -10,6 +10,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.parts import Updates
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.entropy import entropy
 from fedcohort.methods.fedentropy import FedEntropy
 from fedcohort.testing import play, tiny_task
 
@@ -24,14 +25,17 @@ def judged(*sizes: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "accepted"),
+    ("sizes", "accepted", "before", "after"),
     [
-        ((10, 10, 10, 10), [1, 2, 3]),  # 1.5198 -> 1.5801 bits
-        ((100, 300, 100, 100), [0, 2, 3]),  # weighted by samples: 1.3946 -> 1.5763 bits
+        ((10, 10, 10, 10), [1, 2, 3], 1.519755679, 1.58014547),
+        ((100, 300, 100, 100), [0, 2, 3], 1.394609773, 1.576340099),  # weighted by samples
     ],
 )
-def test_worked_example(sizes, accepted):
+def test_worked_example(sizes, accepted, before, after):
     assert judged(*sizes) == accepted
+    mass = OUTPUTS.double() * torch.tensor(sizes)[:, None]
+    together = torch.stack([mass.sum(0), mass[accepted].sum(0)])
+    assert entropy(together).tolist() == pytest.approx([before, after], abs=1e-7)
 
 
 def test_saturated_outputs_are_no_error():

@@ -17,7 +17,8 @@ from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State
 from fedcohort.engines.loop import LoopEngine
-from fedcohort.methods.fedgwc import FedGWC, rewards
+from fedcohort.gaussian import typical
+from fedcohort.methods.fedgwc import FedGWC
 from fedcohort.metrics import davies_bouldin, rand
 from fedcohort.testing import play, tiny_task
 
@@ -27,31 +28,31 @@ MATRIX = np.array([[0.9, 0.8, 0.3, 0.2], [0.6, 0.7, 0.2, 0.3], [0.4, 0.3, 0.8, 0
 NEVER, ALWAYS = 1e-12, 1e-2  # tolerances: far below and far above what a settled matrix still moves
 
 
-def test_rewards():
+def test_typical():
     """Means 1.4 and 1.2, both times variance .28 (by m - 1): client 0 gets exp(-.16 / .56) = .7515 twice."""
-    assert rewards(TRACE).tolist() == pytest.approx(OMEGA, abs=1e-6)
+    assert typical(TRACE).tolist() == pytest.approx(OMEGA, abs=1e-6)
 
 
 def test_two_clients_are_always_equally_typical():
     """Each is half the gap from the mean and the variance is half the squared gap: exp(-1/4) = .778801."""
-    assert rewards(torch.tensor([[0.3, 5.0], [2.0, 4.0]])).tolist() == pytest.approx([0.7788007830714049] * 2)
+    assert typical(torch.tensor([[0.3, 5.0], [2.0, 4.0]])).tolist() == pytest.approx([0.7788007830714049] * 2)
 
 
 def test_equal_losses_are_fully_typical():
-    assert rewards(torch.full((3, 4), 2.5)).tolist() == [1.0] * 3
+    assert typical(torch.full((3, 4), 2.5)).tolist() == [1.0] * 3
 
 
 def test_different_numbers_of_steps():
     """A step counts for those who took it, if they are at least three: the second step is left out here."""
     ragged = TRACE.clone()
     ragged[0, 1] = torch.nan
-    assert rewards(ragged).tolist() == pytest.approx(rewards(TRACE[:, :1]).tolist())
+    assert typical(ragged).tolist() == pytest.approx(typical(TRACE[:, :1]).tolist())
     four = torch.tensor([[1.0, 7.0], [1.0, 0.8], [1.2, 1.0], [2.0, 1.8]])
     four[0, 1] = torch.nan
-    second = rewards(TRACE[:, 1:])  # the other three, at the step that they alone took
-    first = rewards(four[:, :1])
+    second = typical(TRACE[:, 1:])  # the other three, at the step that they alone took
+    first = typical(four[:, :1])
     expected = [first[0], *((first[1:] + second) / 2)]
-    assert rewards(four).tolist() == pytest.approx([float(value) for value in expected])
+    assert typical(four).tolist() == pytest.approx([float(value) for value in expected])
 
 
 def test_one_round_of_the_matrix():

@@ -56,6 +56,16 @@ def test_quasi_random_gives_each_cluster_its_whole_share_first():
         assert drawn[3] in (0, 1, 2)
 
 
+def test_each_draw_takes_the_quickest_client_that_is_left():
+    """Cluster 1 has clients 2, 3, 4 of latency 10, 6, 8; cluster 0 clients 0, 1 of latency 2, 4."""
+
+    class Drawn(HACCS):
+        def draw(self, *_):
+            return [1, 0, 1]
+
+    assert Drawn().select(MEMORY, round_of(SIX, 3), LOSS).tolist() == [3, 0, 4]
+
+
 def test_select_uses_polled_losses():
     """rho = 0 and all loss in cluster 2: its only client is always first."""
     losses = torch.zeros(6)

@@ -53,12 +53,16 @@ def test_rpow_remembers_the_mean_loss_of_the_steps():
 def test_candidates_are_drawn_by_samples():
     """p = (.5, .3, .2), d = 2, without replacement: client 0 is in with .5 + .3 * .5 / .7 + .2 * .5 / .8."""
     draws: Counter[int] = Counter()
-    profile = profile_of([[50, 0], [30, 0], [20, 0]])
+    chosen: Counter[int] = Counter()
+    profile, losses = profile_of([[50, 0], [30, 0], [20, 0]]), torch.tensor([0.1, 0.5, 0.9])
     for number in range(2000):
         drawn = PowerOfChoice(d=2).candidates({}, round_of(profile, 1, number))
         draws.update(drawn.tolist())
+        chosen.update(PowerOfChoice(d=2).highest(losses, drawn, 1).tolist())
     expected = (0.839285714, 0.675, 0.485714286)
     assert [draws[client] / 2000 for client in range(3)] == pytest.approx(expected, abs=0.04)
+    expected = (0, 0.514285714, 0.485714286)  # client 0 has the lowest loss and is never drawn alone
+    assert [chosen[client] / 2000 for client in range(3)] == pytest.approx(expected, abs=0.04)
 
 
 def test_d_below_the_cohort_is_refused_or_raised():

@@ -18,6 +18,7 @@ from fedcohort.bench.jobs import JOBS, Data, load, write
 from fedcohort.bench.scale import scale
 from fedcohort.bench.task import build_task, first_state
 from fedcohort.core.loop import step
+from fedcohort.cores import usable_cores
 from fedcohort.data.places import Places
 from fedcohort.engines import Engine
 from fedcohort.engines.loop import LoopEngine
@@ -62,7 +63,7 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
         times["bare"].append(time.perf_counter() - since)
     timed = {name: [1000 * t for t in taken[1:]] for name, taken in times.items()}
     floor = limit(data, range(1, 1 + repeats))
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     gap = (
         (states["engine"].groups[0].weights.params - states["reference"].groups[0].weights.params).abs().max()
     )
@@ -126,7 +127,7 @@ def machine() -> dict[str, Any]:
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "load": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
     }

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedcohort.core import statistics
 from fedcohort.core.exchange import train
 from fedcohort.core.groups import aggregate, cross, likely, members_of
 from fedcohort.core.method import Method
@@ -71,7 +72,8 @@ def choose(
         if (cast := method.selector.rehearse(group.selector, now)) is not None:
             after, up, down = _rehearse(method, state, replace(now, selected=cast), task, engine)
             rehearsed = _poll(after, asked, samples, profile, engine)
-            up, down = up + FLOAT * len(asked), down + group.weights.bytes * len(asked)
+            sent = statistics.travelling(group.weights, profile).bytes
+            up, down = up + FLOAT * len(asked), down + sent * len(asked)
             choice = choice._replace(up=up, down=down)
         memory = method.selector.learn(group.selector, now, losses, rehearsed)
         choice = choice._replace(polled=asked, memory=memory)
@@ -85,9 +87,10 @@ def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engin
     """[N]: the loss of its group's model at each client asked, NaN elsewhere and where it is not a number."""
     losses = torch.full((profile.num_clients,), torch.nan)
     group = state.grouping["group"][asked]
+    kept = statistics.kept(profile, state.clients)
     for number in group.unique().tolist():
         own = asked[group == number]
-        answers = engine.losses(state.groups[number].weights, own, samples, state.round)
+        answers = engine.losses(state.groups[number].weights, own, samples, state.round, kept)
         losses[own] = torch.where(answers.isfinite(), answers, torch.nan)
     return losses
 
@@ -98,7 +101,7 @@ def _rehearse(method: Method, state: State, now: Round, task: Task, engine: Engi
     groups, crossed = [], []
     for number, group in enumerate(state.groups):
         here = replace(now, group=number, members=members_of(state.grouping, number, now.profile))
-        own = cross(method, updates.where(updates.group == number), group, now.profile, engine)
+        own = cross(method, updates.where(updates.group == number), group, now.profile, engine, state.clients)
         groups.append(aggregate(method, group, own, here))
         crossed.append(len(own))
     nobody = now.selected[:0]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedcohort.core import statistics
 from fedcohort.core.groups import inherit
 from fedcohort.core.method import Method
 from fedcohort.core.parts import PROBES, Ids, Round, Updates
@@ -34,7 +35,8 @@ def ask(
     if not len(there):
         return state, Asked(asked, 0)
     models = [group.weights for group in state.groups]
-    there, answers = engine.survey(models, there, method.grouping.answer)
+    kept = statistics.kept(now.profile, state.clients)
+    there, answers = engine.survey(models, there, method.grouping.answer, kept)
     if not len(there):
         return state, Asked(asked, 0)
     grouping = method.grouping.hear(state.grouping, there, answers)
@@ -87,10 +89,10 @@ def _orders(
     quotas: dict[int, Tensor],
     judged: bool,
 ) -> list[Order]:
-    blank = method.objective.init_client(profile)
+    blank = statistics.blank(method.objective, profile)
     probes = method.uses & frozenset(PROBES)
     orders = []
-    for client, down in zip(clients, messages(method, state, clients), strict=True):
+    for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         mine, budget = state.clients.get(client, blank), task.budget(client, state.round)
         orders.append(Order(client, down, mine, budget, probes, quotas.get(client), judged))
     return orders

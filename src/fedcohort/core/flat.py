@@ -48,6 +48,7 @@ class Flat:
         self.needs_pairs = any(
             isinstance(m, norms) for m in self.module.modules()
         )  # no statistics from one sample
+        self._unmeasured: dict[int, Tensor] = {}
         self._dropout = torch.Generator()
         self.is_random = _lend(self.module, self._dropout)
         self.draws_globally = any(_draws(m) for m in self.module.modules())
@@ -59,6 +60,12 @@ class Flat:
             torch.manual_seed(key_seed(seed, "init"))
             module = self.build()
         return Weights(_concat(module.parameters()), _concat(module.buffers()))
+
+    def unmeasured(self, seed: int) -> Tensor:
+        """The buffers of :meth:`init`: statistics of a network that has seen nothing. Made once a seed."""
+        if seed not in self._unmeasured:
+            self._unmeasured[seed] = self.init(seed).buffers
+        return self._unmeasured[seed]
 
     def inits(self, seed: int, count: int) -> list[Weights]:
         """Independent fresh weights; the first are those of :meth:`init`."""

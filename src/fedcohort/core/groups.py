@@ -6,9 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fedcohort.core import statistics
 from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round, Updates
+from fedcohort.core.parts import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.rows import combine
 from fedcohort.core.state import Group
@@ -72,7 +73,9 @@ def counting(method: Method, updates: Updates, now: Round) -> Tensor:
     return torch.isin(updates.ids, now.selected) if method.grouping.shared else updates.group == now.group
 
 
-def cross(method: Method, own: Updates, group: Group, profile: Profile, engine: Engine) -> Updates:
+def cross(
+    method: Method, own: Updates, group: Group, profile: Profile, engine: Engine, clients: Clients
+) -> Updates:
     """One group's updates, with the accuracy of each new model on each other's validation data if asked
     for."""
     if "cross_accuracy" not in method.uses or not len(own):
@@ -81,7 +84,8 @@ def cross(method: Method, own: Updates, group: Group, profile: Profile, engine: 
         Weights(group.weights.params + delta, buffers)
         for delta, buffers in zip(own.up["delta"], own.buffers, strict=True)
     ]
-    return replace(own, cross=engine.cross_accuracy(models, own.ids), cross_size=profile.held_out[own.ids])
+    table = engine.cross_accuracy(models, own.ids, statistics.kept(profile, clients))
+    return replace(own, cross=table, cross_size=profile.held_out[own.ids])
 
 
 def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
@@ -91,7 +95,10 @@ def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
         shares = method.aggregator.weights(memory, own, now)
         move = combine(shares.to(weights.params.dtype), own.up["delta"])
         params, memory = method.aggregator.step(weights.params, move, memory, own, now)
-        weights = Weights(params, now.profile.model.combine_buffers(own.buffers, own.shares))
+        weights = weights._replace(params=params)
+        if own.buffers.shape[1]:  # statistics that clients keep are in no update
+            buffers = now.profile.model.combine_buffers(own.buffers, own.shares)
+            weights = weights._replace(buffers=buffers)
     return replace(group, weights=weights, aggregator=memory)
 
 

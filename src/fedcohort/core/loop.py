@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from fedcohort.core import shelf
+from fedcohort.core import shelf, statistics
 from fedcohort.core.cohort import choose_all, judge
 from fedcohort.core.exchange import ask, collect, lost, train
 from fedcohort.core.groups import aggregate, counting, cross, inherit, observe, rounds
@@ -46,7 +46,7 @@ def start(method: Method, task: Task, profile: Profile, folder: Path | None = No
     if method.pooled:  # the examples themselves travel
         example = task.federation.train.x[0]
         up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
-    clients = shelf.empty(method.objective.init_client(profile), len(profile.eligible), folder)
+    clients = shelf.empty(statistics.blank(method.objective, profile), len(profile.eligible), folder)
     return State(0, groups, grouping, clients, bytes_up=up)
 
 
@@ -102,7 +102,7 @@ def _learn(
     updates = replace(updates, group=grouping["group"][updates.ids])
     nows = rounds(method, grouping, everyone, chosen, len(groups))
     crossed = [
-        cross(method, updates.where(counting(method, updates, now)), group, profile, engine)
+        cross(method, updates.where(counting(method, updates, now)), group, profile, engine, clients)
         for group, now in zip(groups, nows, strict=True)
     ]
     groups = tuple(aggregate(method, *each) for each in zip(groups, crossed, nows, strict=True))
@@ -119,7 +119,7 @@ def _report(now: Round, updates: Updates, answers: Sequence[Answer]) -> Report:
     known = set(updates.ids.tolist()) | set(now.declined.tolist())
     rejected = [a.client for a in answers if a.steps and a.client not in known]
     lost = [c for c in now.selected.tolist() if c not in known and c not in rejected]
-    loss = float(updates.shares @ updates.trace.nanmean(1)) if len(updates) else float("nan")
+    loss = float(updates.shares @ updates.loss) if len(updates) else float("nan")
     return Report(now.number, now.selected, updates.ids, _ids(lost), _ids(rejected), loss, now.declined)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedcohort.core import shelf
 from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.layers import encoder_bytes, last_layer
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Merge
 from fedcohort.core.profile import Profile
@@ -20,22 +21,9 @@ from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split
 from fedcohort.engines import Engine
-from fedcohort.errors import UserError
 from fedcohort.models import flat_model
 
 CHUNK = 4096  # examples encoded at a time
-
-
-def last_layer(model: Flat) -> tuple[str, nn.Linear]:
-    """The linear layer that a network ends with, and its name."""
-    leaves = [(name, part) for name, part in model.module.named_modules() if not list(part.children())]
-    name, layer = leaves[-1]
-    if not isinstance(layer, nn.Linear):
-        raise UserError(
-            f"models can only be merged at a linear layer, but this one ends with {type(layer).__name__}: "
-            "make an nn.Linear its last part"
-        )
-    return name, layer
 
 
 @torch.no_grad()
@@ -83,12 +71,6 @@ def side_by_side(model: Flat, encoders: Sequence[Weights]) -> Weights:
     bias = torch.stack(biases).sum(0) if biases else torch.zeros(layer.out_features)  # type: ignore[arg-type]
     weight = torch.cat([own.weight for own in layers], 1)  # type: ignore[misc]
     return Weights(torch.cat([weight.reshape(-1), bias]).detach(), torch.zeros(0))
-
-
-def encoder_bytes(model: Flat, weights: Weights) -> int:
-    """What an encoder takes on the wire."""
-    _, layer = last_layer(model)
-    return weights.bytes - sum(p.numel() * p.element_size() for p in layer.parameters())
 
 
 def present(method: Method, state: State, task: Task, engine: Engine) -> tuple[Task, Engine]:

@@ -92,6 +92,13 @@ class Method:
         return given
 
     def check(self, profile: Profile) -> None:
+        merges = type(self.grouping).merges is not Grouping.merges
+        if merges and profile.local.keeps_statistics(profile.model):
+            name = self.grouping.name
+            raise UserError(
+                f"{name} and local.bn = 'local' cannot be combined: {name} merges the groups' networks into "
+                "one, and their BatchNorm statistics would stay with the clients; use 'average' or 'fresh'"
+            )
         for part in self.parts:
             part.check(profile)
             must_fit(part, profile)

@@ -30,6 +30,7 @@ from fedcohort.core.profile import Privacy, Profile
 Memory = dict[str, Tensor]
 Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
+Recall = Callable[[int], Memory]  # what a client remembers
 
 
 class Part:
@@ -155,6 +156,15 @@ class Updates:
     def shares(self) -> Tensor:
         """Each client's share of the samples; sums to one."""
         return self.size.to(torch.float32) / self.size.sum()
+
+    @property
+    def loss(self) -> Tensor:
+        """[S]: the mean loss of each client's local steps."""
+        return self.trace.nanmean(1)
+
+    def with_losses(self, known: Tensor) -> Tensor:
+        """``known [N]``, with the losses of those who trained."""
+        return known.index_copy(0, self.ids, self.loss.to(known.dtype))
 
     @property
     def even(self) -> Tensor:

@@ -35,6 +35,7 @@ class Local:
     decay_every: Annotated[int, at_least(1)] = 1  # ... once in so many rounds
     drop_last: bool = False  # leave out an epoch's short last batch
     augment: Literal["fedentopt"] | None = None  # change training images at random, as that paper does
+    bn: Literal["average", "local", "fresh"] = "average"  # whose BatchNorm statistics clients use
 
     def lr_at(self, round_number: int) -> float:
         return self.lr * self.decay ** (round_number // self.decay_every)
@@ -42,6 +43,10 @@ class Local:
     def at(self, round_number: int) -> "Local":
         """The budget of one round: the same, with its learning rate."""
         return self if self.decay == 1 else replace(self, lr=self.lr_at(round_number), decay=1.0)
+
+    def keeps_statistics(self, model: Flat) -> bool:
+        """Whether BatchNorm statistics stay with each client; a model without any has none to keep."""
+        return self.bn == "local" and model.num_buffers > 0
 
     def batches_per_epoch(self, size: int) -> int:
         whole, rest = divmod(size, self.batch)

@@ -97,6 +97,7 @@ class Task:
             self.local,
             epochs=self.local.epochs * fraction,
             steps=None if steps is None else steps * self.cohort_size,
+            bn="average" if self.local.bn == "local" else self.local.bn,  # everybody is served by the one
         )
         return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
 

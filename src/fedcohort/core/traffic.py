@@ -4,17 +4,20 @@ from collections.abc import Iterable, Sequence
 
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Round
+from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
+from fedcohort.core.statistics import travelling
 from fedcohort.engines import Answer
 
 FLOAT = 4  # bytes of a number on the wire
 
 
-def messages(method: Method, state: State, clients: Iterable[int]) -> list[Memory]:
+def messages(method: Method, state: State, clients: Iterable[int], profile: Profile) -> list[Memory]:
     """What each client is sent; clients that are sent the same share one object."""
     models = [group.weights for group in state.groups]
     common = [
-        {**group.weights._asdict(), **method.aggregator.broadcast(group.aggregator)} for group in state.groups
+        {**travelling(group.weights, profile)._asdict(), **method.aggregator.broadcast(group.aggregator)}
+        for group in state.groups
     ]
     downs = []
     for client in clients:
@@ -39,18 +42,17 @@ def round_bytes(
     """
     if method.silent:
         return 0, 0
-    model = state.groups[0].weights.bytes
+    weights = travelling(state.groups[0].weights, now.profile)
+    model = weights.bytes
     selected, declined = set(now.selected.tolist()), set(now.declined.tolist())
     models = dict.fromkeys(selected | set(polled.tolist()), 1) | dict.fromkeys(
         asked.tolist(), len(state.groups)
     )
     extra = _bytes(method.aggregator.broadcast(state.groups[0].aggregator))
     down = model * sum(models.values()) + extra * sum(models[client] for client in selected)
-    down -= method.grouping.common(now.profile.model, state.groups[0].weights) * sum(
-        count - 1 for count in models.values()
-    )
+    down -= method.grouping.common(now.profile.model, weights) * sum(count - 1 for count in models.values())
     if selected:
-        message = messages(method, state, now.selected[:1].tolist())[0]
+        message = messages(method, state, now.selected[:1].tolist(), now.profile)[0]
         down += (_bytes(message) - model - extra) * len(selected)
     up = FLOAT * len(polled)
     for answer in answers:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.augment import Augment
+from fedcohort.core import statistics
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator, key_seed
 from fedcohort.core.optimiser import Optimiser, reach
@@ -35,6 +36,11 @@ class Job(NamedTuple):
     anchor: Anchor  # with its center known
     key: tuple[int, int, int]  # (seed, round, client): all that is drawn depends on it, and on nothing else
     augment: Augment | None = None
+
+    def begun(self) -> Weights:
+        """Where the steps begin."""
+        at = self.objective.begin(self.view)
+        return statistics.begun(at, self.view.mine, self.local, self.model, self.key[0])
 
     def reach(self) -> float:
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
@@ -94,7 +100,7 @@ def prepare(
 
 def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memory, Trained]:
     """Trains one client. Returns what goes up, what it remembers, and the outcome."""
-    begun = job.objective.begin(job.view)
+    begun = job.begun()
     weights = Weights(begun.params.clone(), begun.buffers.clone())
     with job.model.random_by(key_seed(*job.key, "dropout")):
         trace = (descend or by_autograd)(job, weights)
@@ -106,7 +112,10 @@ def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memo
             return gradient(job, at, *mine)[0]
 
     trained = Trained(weights, trace, len(job.plan), job.reach(), full_gradient)
-    return *job.objective.finish(begun, trained, job.view), trained
+    up, mine = job.objective.finish(begun, trained, job.view)
+    if job.local.keeps_statistics(job.model):
+        mine = {**mine, "buffers": weights.buffers}
+    return up, mine, trained
 
 
 def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedcohort.core.flat import Weights
-from fedcohort.core.parts import Ids, Memory, Merge, Objective
+from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 
@@ -44,6 +44,13 @@ class Answer(NamedTuple):
     refused: str = ""  # why the answer cannot be used; empty: it can
 
 
+class Ahead(NamedTuple):
+    """Orders of the next round, known before this one is evaluated."""
+
+    number: int  # of that round
+    orders: Sequence[Order]
+
+
 class Scores(NamedTuple):
     """How models did on clients' test samples. Clients that did not answer have none."""
 
@@ -60,7 +67,10 @@ class Scores(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs work at clients. Answers may be fewer than orders: a client may fail."""
+    """Runs work at clients. Answers may be fewer than orders: a client may fail.
+
+    Models are used with the statistics they have; if ``kept`` is given, with those of each client's memory.
+    """
 
     task: Task
 
@@ -77,19 +87,33 @@ class Engine(Protocol):
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         """Judged answers of this round, complete with their updates; again they may be fewer."""
 
-    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(
+        self,
+        weights: Weights,
+        clients: Ids,
+        samples: int | None = None,
+        number: int = 0,
+        kept: Recall | None = None,
+    ) -> Tensor:
         """Mean loss of one model on each client's training data, or on so many ``samples`` of it drawn for
         round ``number``; NaN where there is none."""
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
         """Who of ``clients`` answered, and what: ``answer`` of the loss ``[models, n]`` of each model on each
         of its training samples."""
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
+    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
         """``[models, clients]``: accuracy of each model on each client's validation data; NaN where there
         is none."""
 
-    def score(self, models: Sequence[Served]) -> Scores:
-        """Every client's own test samples, answered by the model that serves it."""
+    def score(
+        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+    ) -> Scores:
+        """Every client's own test samples, answered by the model that serves it. Who is named in ``ahead``
+        may be told of its next order in the same message."""

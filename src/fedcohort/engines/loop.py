@@ -10,11 +10,12 @@ from torch import Tensor
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator
 from fedcohort.core.merge import merged_task
-from fedcohort.core.parts import Ids, Memory, Merge, Objective, View
+from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall, View
+from fedcohort.core.statistics import worn
 from fedcohort.core.task import Task
 from fedcohort.core.train import Descend, Job, client_round, prepare
 from fedcohort.data.federation import Split, take
-from fedcohort.engines import Answer, Order, Scores, Served
+from fedcohort.engines import Ahead, Answer, Order, Scores, Served
 
 CHUNK = 4096  # examples evaluated at a time
 
@@ -27,6 +28,7 @@ class LoopEngine:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.counts, self.sizes = task.federation.counts, task.federation.train.sizes
+        self.keeps = task.local.keeps_statistics(task.model)  # nobody sends statistics
         self._merged: tuple[Sequence[Weights], LoopEngine] | None = None
 
     def merged(self, encoders: Sequence[Weights], plan: Merge) -> "LoopEngine":
@@ -71,6 +73,7 @@ class LoopEngine:
         train, found = self.task.federation.train, {}
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
+            sent = worn(sent, order.mine if self.keeps else None)
             found["loss_before"] = predict(model, sent, train, rows)[0].mean()
         if "outputs" in order.probes:
             found["outputs"] = mean_output(model, trained, train, rows)
@@ -92,13 +95,22 @@ class LoopEngine:
         up, mine, trained = client_round(job, descend)
         assert job.rows is not None
         probes = self.probe(order, job.rows, trained.weights, model)
-        buffers, trace = trained.weights.buffers, trained.trace
+        buffers, trace = torch.zeros(0) if self.keeps else trained.weights.buffers, trained.trace
         size = job.view.size
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
-    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(
+        self,
+        weights: Weights,
+        clients: Ids,
+        samples: int | None = None,
+        number: int = 0,
+        kept: Recall | None = None,
+    ) -> Tensor:
         train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
-        return torch.stack([self.predict(weights, train, own)[0].mean() for own in rows])
+        models = [as_used(weights, client, kept) for client in clients.tolist()]
+        tried = self.predict_each(list(zip(models, rows, strict=True)), train)
+        return torch.stack([losses.mean() for losses, _ in tried])
 
     def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
         """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
@@ -112,22 +124,27 @@ class LoopEngine:
         ]
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
         train = self.task.federation.train
         told = []
         for client in clients.tolist():
-            rows = train.rows(client)
-            told.append(answer(torch.stack([self.predict(model, train, rows)[0] for model in models])))
+            asked = [(as_used(model, client, kept), train.rows(client)) for model in models]
+            told.append(answer(torch.stack([losses for losses, _ in self.predict_each(asked, train)])))
         return clients, torch.stack(told)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
+    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
         held = self.task.federation.validation
         table = torch.zeros(len(models), len(clients))
-        for row, weights in enumerate(models):
-            for column, client in enumerate(clients.tolist()):
-                rows = held.rows(client)
-                table[row, column] = (self.predict(weights, held, rows)[1] == held.y[rows]).float().mean()
+        for column, client in enumerate(clients.tolist()):
+            rows = held.rows(client)
+            asked = [(as_used(model, client, kept), rows) for model in models]
+            for row, (_, guesses) in enumerate(self.predict_each(asked, held)):
+                table[row, column] = (guesses == held.y[rows]).float().mean()
         return table
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,8 +157,16 @@ class LoopEngine:
         """The same for many models, each with rows of its own."""
         return [self.predict(weights, split, rows) for weights, rows in models]
 
-    def score(self, models: Sequence[Served]) -> Scores:
+    def score(
+        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+    ) -> Scores:
         federation, test = self.task.federation, self.task.federation.test
+        if kept is not None:
+            models = [
+                ({**model, "buffers": kept(int(client))["buffers"]}, client[None])
+                for model, members in models
+                for client in members
+            ]
         correct = torch.zeros(federation.num_clients, federation.num_classes)
         loss = torch.zeros(federation.num_clients, dtype=torch.float64)
         served = [[test.rows(client) for client in members.tolist()] for _, members in models]
@@ -157,6 +182,11 @@ class LoopEngine:
             loss.index_add_(0, owner, losses.double())
         total, right = test.counts(federation.num_classes).numpy(), correct.numpy()
         return Scores(total.sum(1), right.sum(1), loss.numpy(), (total, right))
+
+
+def as_used(weights: Weights, client: int, kept: Recall | None) -> Weights:
+    """The model as this client uses it."""
+    return worn(weights, None if kept is None else kept(client))
 
 
 @torch.no_grad()

@@ -67,9 +67,10 @@ def train_block(stack: Stack, jobs: Sequence[Job], params: Tensor) -> tuple[Bloc
     first = jobs[0]
     coefficients = Coefficients(first.local, first.view.lr, first.anchor.pull, steps)
     weights, biases = stack.views(params)
-    rows, shares = zip(*(step_of(jobs, number) for number in range(steps)), strict=True)
+    batches = [step_of(jobs, number) for number in range(steps)]
     errors, inputs, traces = descend_together(
-        weights, biases, first.x.flatten(1), first.y, rows, shares,
+        weights, biases, first.x.flatten(1), first.y,
+        [batch.rows for batch in batches], [batch.share for batch in batches],
         [coefficients.start(number) for number in range(steps)],
         [coefficients.gradients(number).tolist() for number in range(steps)],
         *stacked_maps(jobs),

@@ -13,7 +13,6 @@ How a client's steps are taken is decided by what they are, never by the user:
 - many small clients on linear layers: all of them together, without forming their weights (:mod:`.lowrank`).
 """
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +24,10 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.parts import Ids, Memory, Objective, Recall
 from fedcohort.core.task import Task
 from fedcohort.core.train import Job, by_autograd
+from fedcohort.cores import usable_cores
 from fedcohort.data.federation import Split
 from fedcohort.engines import Answer, Order
 from fedcohort.engines.kernels import speed_up
@@ -39,7 +39,7 @@ from fedcohort.engines.stack import Stack
 A = TypeVar("A")
 B = TypeVar("B")
 
-CORES = os.cpu_count() or 1  # that this process may use; several that share a machine each use some
+CORES = usable_cores()  # processes that share a machine each use some of them
 EVALUATE = 1024  # examples evaluated at a time
 BLOCK = 32  # clients trained together
 
@@ -147,14 +147,29 @@ class PoolEngine(LoopEngine):
 
         return by_autograd(job, weights, gradient)
 
-    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(
+        self,
+        weights: Weights,
+        clients: Ids,
+        samples: int | None = None,
+        number: int = 0,
+        kept: Recall | None = None,
+    ) -> Tensor:
+        if kept is not None:  # a model for each client
+            return super().losses(weights, clients, samples, number, kept)
         train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
         losses = self.predict(weights, train, torch.cat(rows))[0]
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
+        if kept is not None:
+            return super().survey(models, clients, answer, kept)
         train = self.task.federation.train
         rows = [train.rows(client) for client in clients.tolist()]
         every = torch.cat(rows)
@@ -162,7 +177,9 @@ class PoolEngine(LoopEngine):
         told = [answer(part) for part in losses.split([len(own) for own in rows], 1)]
         return clients, torch.stack(told)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
+    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
+        if kept is not None:
+            return super().cross_accuracy(models, clients, kept)
         held = self.task.federation.validation
         rows = [held.rows(client) for client in clients.tolist()]
         every, sizes = torch.cat(rows), [len(own) for own in rows]

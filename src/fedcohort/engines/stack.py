@@ -71,7 +71,8 @@ class Stack:
         for child in model.module:
             kind, last = _kind(child), layers[-1].kind if layers else None
             if kind is not None and (kind.convolves or flat):
-                layers.append(Layer(tuple(child.weight.shape), layers[-1].end if layers else 0, kind))  # type: ignore[union-attr, arg-type]
+                shape, start = tuple(child.get_parameter("weight").shape), layers[-1].end if layers else 0
+                layers.append(Layer(shape, start, kind))
                 flat = not kind.convolves
             elif type(child) is nn.Flatten and (child.start_dim, child.end_dim) == (1, -1):
                 flat = True

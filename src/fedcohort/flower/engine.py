@@ -1,9 +1,8 @@
 """The engine whose clients are on other machines: what the round loop asks of it becomes letters."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,12 +10,13 @@ from torch import Tensor
 from fedcohort.core.flat import Weights
 from fedcohort.core.merge import merged_task
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Merge, Objective
+from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.task import Task
-from fedcohort.engines import Answer, Order, Scores, Served
+from fedcohort.engines import Ahead, Answer, Order, Scores, Served
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
 from fedcohort.flower.away import Away, Kept
+from fedcohort.flower.diary import note
 from fedcohort.flower.expect import (
     Expected,
     told_accuracy,
@@ -28,12 +28,17 @@ from fedcohort.flower.expect import (
 )
 from fedcohort.flower.keep import NEVER
 from fedcohort.flower.nodes import Nodes
-from fedcohort.flower.post import Silence
+from fedcohort.flower.post import Silence, enclosed
 from fedcohort.flower.wire import Letter, write_models
 
-log = logging.getLogger("fedcohort.flower")
-
 EMPTY = 3  # rounds without any answer before a run is given up
+
+
+class Early(NamedTuple):
+    """What a client made of an order that it got with an evaluation."""
+
+    facts: dict[str, Any]  # of the order: it counts if the round gives the same one
+    reply: Letter | Silence
 
 
 class FlowerEngine:
@@ -48,6 +53,7 @@ class FlowerEngine:
         self.empty = 0  # rounds in a row that nobody answered
         self.silent: dict[int, Silence] = {}  # who did not answer the last question
         self._expected: dict[int, Expected] = {}  # answers to the last orders
+        self._early: dict[int, Early] = {}  # from the last evaluation
         self._polled: dict[int, tuple[Tensor, float]] = {}  # params and loss, from the last evaluation
         self._merged: tuple[Sequence[Weights], FlowerEngine] | None = None
 
@@ -69,8 +75,16 @@ class FlowerEngine:
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         self._expected = self._expect(objective, orders)
-        letters = {order.client: self._order(order, number) for order in orders}
+        written = {order.client: self._order(order, number) for order in orders}
+        early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
+        self._early = {}
+        letters = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
         replies = self._ask(wire.TRAIN, letters, number)
+        for client, reply in early.items():
+            if isinstance(reply, Silence):
+                self.silent[client] = reply
+            else:
+                replies[client] = reply
         answers = []
         for client, expected in self._expected.items():
             if client in replies:
@@ -93,26 +107,36 @@ class FlowerEngine:
         self._count_empty(complete)
         return complete
 
-    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(
+        self,
+        weights: Weights,
+        clients: Ids,
+        samples: int | None = None,
+        number: int = 0,
+        kept: Recall | None = None,
+    ) -> Tensor:
         known = {
             client: loss
             for client, (params, loss) in self._polled.items()
             if samples is None and params is weights.params
         }
         facts = {"samples": samples, "number": number}
-        models = write_models([weights])
-        letters = {c: self._letter(c, facts, models) for c in clients.tolist() if c not in known}
+        unknown = [client for client in clients.tolist() if client not in known]
+        letters = self._trials(unknown, [weights], kept, facts)
         for client, reply in self._ask(wire.LOSS, letters, number).items():
             known[client] = told_number(reply, "loss")
         return torch.tensor([known.get(client, float("nan")) for client in clients.tolist()])
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
         pattern = answer(torch.zeros(len(models), 1))
-        written = write_models(models)
-        letters = {client: self._letter(client, {}, written) for client in clients.tolist()}
+        letters = self._trials(clients.tolist(), models, kept)
         told: dict[int, Tensor] = {}
         for client, reply in self._ask(wire.SURVEY, letters).items():
             try:
@@ -124,33 +148,47 @@ class FlowerEngine:
         answers = [told[client] for client in there.tolist()]
         return there, torch.stack(answers) if answers else pattern.new_zeros(0, *pattern.shape)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids) -> Tensor:
-        written = write_models(models)
-        letters = {client: self._letter(client, {}, written) for client in clients.tolist()}
-        replies = self._ask(wire.CROSS, letters)
+    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
+        replies = self._ask(wire.CROSS, self._trials(clients.tolist(), models, kept))
         table = torch.full((len(models), len(clients)), torch.nan)
         for column, client in enumerate(clients.tolist()):
             if client in replies:
                 table[:, column] = told_accuracy(replies[client], len(models))
         return table
 
-    def score(self, models: Sequence[Served]) -> Scores:
-        """The same message asks for the loss on training data if the method will poll for it."""
+    def score(
+        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+    ) -> Scores:
+        """The same message asks for the loss on training data if the method will poll for it, and brings the
+        order of the next round if that is known."""
         letters: dict[int, Letter] = {}
         params: dict[int, Tensor] = {}
         poll = "losses" in self.method.uses
+        orders = {} if ahead is None else {o.client: self._order(o, ahead.number) for o in ahead.orders}
         for model, members in models:
             own = model.version if isinstance(model, Kept) else None
-            sent = {} if own is not None else {"model/0": model}
+            if own is None and kept is not None:
+                model = {**model, "buffers": torch.zeros(0)}
             for client in members.tolist():
                 if own is None:
                     params[client] = model["params"]
-                letters[client] = self._letter(client, {"version": own, "poll": poll}, sent)
+                order = orders.get(client, Letter({}, {}))
+                known = own is not None or _is_sent(model, order)
+                facts = {"version": own, "poll": poll, "order": order.facts or None}
+                facts |= self._whose(client, kept)
+                sent = order.tensors if known else {"model/0": model, **order.tensors}
+                letters[client] = self._letter(client, facts, sent)
         replies = self._ask(wire.SCORE, letters)
         self._polled = {
             client: (params[client], told_number(reply, "train_loss"))
             for client, reply in replies.items()
             if poll and client in params
+        }
+        trained = self._heard({c: enclosed(replies[c], "trained") for c in orders if c in replies})
+        self._early = {
+            c: Early(order.facts, trained[c] if c in trained else self.silent[c])
+            for c, order in orders.items()
+            if c in letters
         }
         return told_scores(replies, self.task.federation)
 
@@ -162,16 +200,36 @@ class FlowerEngine:
         return {o.client: Expected(o, int(federation.train.sizes[o.client]), *fixed) for o in orders}
 
     def _order(self, order: Order, number: int) -> Letter:
-        version = order.mine.version if isinstance(order.mine, Kept) else NEVER
+        """What is particular to it."""
         facts = {
             "number": number,
-            "version": NEVER if order.client in self.afresh else version,
+            "version": self._version(order.client, order.mine),
             "budget": asdict(order.budget),
             "probes": sorted(order.probes),
             "judged": order.judged,
         }
         quota = {} if order.quota is None else {"quota": {"quota": order.quota.long()}}
-        return self._letter(order.client, facts, {"down": {} if self.method.silent else order.down, **quota})
+        return Letter(facts, {"down": {} if self.method.silent else order.down, **quota})
+
+    def _version(self, client: int, mine: Memory) -> int:
+        """Of the memory that a client shall use."""
+        return mine.version if isinstance(mine, Kept) and client not in self.afresh else NEVER
+
+    def _whose(self, client: int, kept: Recall | None) -> dict[str, Any]:
+        """Whose statistics a client uses with models it is sent: theirs, or those of this memory."""
+        return {"statistics": None if kept is None else self._version(client, kept(client))}
+
+    def _trials(
+        self,
+        clients: Sequence[int],
+        models: Sequence[Weights],
+        kept: Recall | None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> dict[int, Letter]:
+        """Models to try, without statistics where clients have their own."""
+        bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]
+        written, facts = write_models(bare), facts or {}
+        return {c: self._letter(c, {**facts, **self._whose(c, kept)}, written) for c in clients}
 
     def _letter(
         self, client: int, facts: Mapping[str, Any], tensors: Mapping[str, Memory] | None = None
@@ -183,8 +241,13 @@ class FlowerEngine:
 
     def _ask(self, kind: str, letters: Mapping[int, Letter], number: int | None = None) -> dict[int, Letter]:
         """The answers of those who gave one."""
-        replies, self.silent = {}, {}
-        for client, reply in self.nodes.ask(kind, letters, "" if number is None else str(number)).items():
+        self.silent = {}
+        return self._heard(self.nodes.ask(kind, letters, "" if number is None else str(number)))
+
+    def _heard(self, said: Mapping[int, Letter | Silence]) -> dict[int, Letter]:
+        """The answers among what was said; who was silent is noted."""
+        replies = {}
+        for client, reply in said.items():
             if not isinstance(reply, Silence):
                 replies[client] = reply
                 self.has_encoders.add(client)
@@ -223,4 +286,10 @@ class FlowerEngine:
         return answer
 
     def _note(self, client: int, what: str) -> None:
-        log.warning("%s %s", self.task.federation.clients[client], what)
+        note(self.task.federation.clients[client], what)
+
+
+def _is_sent(model: Memory, order: Letter) -> bool:
+    """Whether an order brings this model anyway."""
+    down = order.tensors.get("down", {})
+    return bool(down) and all(torch.equal(down[key], model[key]) for key in ("params", "buffers"))

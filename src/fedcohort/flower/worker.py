@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
+from fedcohort.core import statistics
 from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Memory, Merge
+from fedcohort.core.parts import Memory, Merge, Recall
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.task import Task
 from fedcohort.engines import Answer, Order
@@ -64,12 +65,14 @@ class Worker:
 
     def loss(self, letter: Letter) -> Letter:
         (weights,) = read_models(letter)
-        samples, number = letter.facts["samples"], letter.facts["number"]
-        return Letter({"loss": float(self.present(letter).losses(weights, self.alone, samples, number))}, {})
+        samples, number, engine = letter.facts["samples"], letter.facts["number"], self.present(letter)
+        loss = engine.losses(weights, self.alone, samples, number, self._kept(engine, letter))
+        return Letter({"loss": float(loss)}, {})
 
     def survey(self, letter: Letter) -> Letter:
         engine = self.present(letter)
-        _, answers = engine.survey(read_models(letter), self.alone, self.method.grouping.answer)
+        answer, kept = self.method.grouping.answer, self._kept(engine, letter)
+        _, answers = engine.survey(read_models(letter), self.alone, answer, kept)
         return Letter({}, {"answer": {"answer": answers[0]}})
 
     def train(self, letter: Letter) -> Letter:
@@ -103,27 +106,46 @@ class Worker:
         return Letter({}, {"update": update})
 
     def cross(self, letter: Letter) -> Letter:
-        table = self.present(letter).cross_accuracy(read_models(letter), self.alone)
+        engine = self.present(letter)
+        table = engine.cross_accuracy(read_models(letter), self.alone, self._kept(engine, letter))
         return Letter({}, {"accuracy": {"accuracy": table[:, 0]}})
 
     def memory(self, letter: Letter) -> Letter:
-        return Letter({}, {"memory": self._mine(self.present(letter), letter.facts["version"])})
+        """What its objective remembers; statistics that are its own never leave it."""
+        engine = self.present(letter)
+        mine = self._mine(engine, letter.facts["version"])
+        wanted = self.method.objective.init_client(_profile(engine.task))
+        return Letter({}, {"memory": {key: mine[key] for key in wanted}})
 
     def score(self, letter: Letter) -> Letter:
-        """On its test data; if asked, also the loss on its training data, which saves the next poll."""
+        """On its test data; if asked, also the loss on its training data, which saves the next poll, and then
+        the training of the next round."""
         engine, facts = self.present(letter), letter.facts
-        own = facts["version"]
-        model = letter.tensors["model/0"] if own is None else self._mine(engine, own)
-        scores = engine.score([(model, self.alone)])
+        model = self._served(engine, letter)
+        kept = self._kept(engine, letter)
+        scores = engine.score([(model, self.alone)], kept=kept)
         size, right, loss = (float(column[self.client]) for column in scores[:3])
         told = {"size": int(size), "right": int(right), "loss": loss}
         if facts["poll"]:
             weights = Weights(model["params"], model["buffers"])
-            told["train_loss"] = float(engine.losses(weights, self.alone))
-        if scores.by_class is None or self.method.privacy(self.task.privacy).counts != "exact":
-            return Letter(told, {})
-        rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]
-        return Letter(told, {"by_class": {"size": rows[0], "right": rows[1]}})
+            told["train_loss"] = float(engine.losses(weights, self.alone, kept=kept))
+        tensors: dict[str, Memory] = {}
+        if scores.by_class is not None and self.method.privacy(self.task.privacy).counts == "exact":
+            rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]
+            tensors["by_class"] = {"size": rows[0], "right": rows[1]}
+        if facts["order"] is None:
+            return Letter(told, tensors)
+        try:
+            trained = self.train(Letter({**facts, **facts["order"]}, letter.tensors))
+        except Refusal as refusal:
+            trained = Letter({"code": refusal.code}, {})
+        return Letter({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
+
+    def _served(self, engine: LoopEngine, letter: Letter) -> Memory:
+        """The model that serves this client: its own, one sent for this, or the one it shall train."""
+        if letter.facts["version"] is not None:
+            return self._mine(engine, letter.facts["version"])
+        return letter.tensors.get("model/0") or letter.tensors["down"]
 
     def present(self, letter: Letter) -> LoopEngine:
         """The engine; once models are merged, that of the merged task."""
@@ -138,11 +160,19 @@ class Worker:
 
     def _mine(self, engine: LoopEngine, version: int) -> Memory:
         if version == NEVER:
-            return self.method.objective.init_client(_profile(engine.task))
+            return statistics.blank(self.method.objective, _profile(engine.task))
         mine = self.keep.memory(version)
         if mine is None:
             raise Refusal(wire.FORGOT)
         return mine
+
+    def _kept(self, engine: LoopEngine, letter: Letter) -> Recall | None:
+        """Its own statistics, if it shall use models with these."""
+        version = letter.facts["statistics"]
+        if version is None:
+            return None
+        mine = self._mine(engine, version)
+        return lambda _: mine
 
     def _trace(self, answer: Answer) -> Tensor:
         """The loss of every step if the method asks for it, else their mean."""

@@ -26,14 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import bipartition
+from fedcohort.cluster import bipartition, cosines, separation
 from fedcohort.core.method import register
 from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.rows import combine
 from fedcohort.core.settings import at_least, between
-
-COLUMNS = 1 << 16  # of the updates that are compared in double precision at a time
 
 
 @register
@@ -126,18 +124,3 @@ class CFL(Grouping):
                 line.append(parent)
             group[client] = line[int(loss[line].argmin())]
         return {**memory, "group": group}
-
-
-def cosines(delta: Tensor) -> np.ndarray:
-    """Similarity of every two updates; 0 with one that is zero."""
-    products = torch.zeros(len(delta), len(delta), dtype=torch.float64)
-    for columns in delta.split(COLUMNS, 1):
-        products += columns.double() @ columns.double().T
-    norms = products.diag().sqrt().clamp(min=1e-12)
-    return (products / norms / norms[:, None]).clamp(-1, 1).numpy()
-
-
-def separation(similarity: np.ndarray, labels: np.ndarray) -> float:
-    """sqrt((1 - s) / 2), s the greatest similarity across the cut: 0 for no cut at all, 1 for opposites."""
-    across = similarity[np.ix_(labels == 0, labels == 1)]
-    return float(np.sqrt((1 - across.max()) / 2)) if across.size else 0.0

@@ -31,7 +31,7 @@ from torch import Tensor
 from fedcohort.cluster import capped_groups, join_largest, kmeans_groups
 from fedcohort.core.flat import Weights
 from fedcohort.core.keyed import generator
-from fedcohort.core.merge import last_layer
+from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Updates
 from fedcohort.core.profile import Profile

@@ -31,8 +31,6 @@ from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import above, at_least, between
 
-TOLERANCE = 1e-12  # scores closer than this are equal, variances below it are none
-
 
 @register
 @dataclass(frozen=True)
@@ -99,8 +97,7 @@ class FedCor(Selector):
         members, weight = now.members, self.gamma ** (now.number - memory["seen"]).double()
         changes = memory["changes"][:, members]
         if self.mean == "history":
-            there = changes.isfinite() * weight[:, None]
-            changes = changes - (changes.nan_to_num() * there).sum(0) / there.sum(0).clamp(min=TOLERANCE)
+            changes = gaussian.centred(changes, weight)
         x = gaussian.fit(memory["embedding"][members], changes, weight, self.noise, steps, self.lr)
         return memory["embedding"].index_copy(0, members, x)
 
@@ -109,8 +106,8 @@ class FedCor(Selector):
             return now.draw("select")
         size = now.profile.size[now.members].double()
         covariance = gaussian.covariance(memory["embedding"][now.members], self.noise)
-        chosen = pick(covariance, size / size.sum(), memory["discount"][now.members], now.cohort)
-        return now.members[chosen]
+        discount = memory["discount"][now.members]
+        return now.members[gaussian.most_telling(covariance, size / size.sum(), discount, now.cohort)]
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         """The chosen are discounted, whether or not they answered."""
@@ -123,19 +120,3 @@ class FedCor(Selector):
     def _refits(self, now: Round) -> bool:
         """Whether a fit is due: the authors fit at the end of rounds that ``interval`` divides."""
         return now.number > self.warmup + 1 and (now.number - 1) % self.interval == 0
-
-
-def pick(covariance: Tensor, share: Tensor, discount: Tensor, cohort: int) -> list[int]:
-    """One by one, whose covariance with everybody is largest per standard deviation; then condition on it."""
-    left, chosen = covariance.clone(), list[int]()
-    for _ in range(cohort):
-        variance = left.diagonal()
-        score = discount * (share @ left) / variance.clamp(min=TOLERANCE).sqrt()
-        score[variance <= TOLERANCE] = -torch.inf
-        score[chosen] = -torch.inf
-        if score.max() == -torch.inf:
-            break
-        best = int((score >= score.max() - TOLERANCE).nonzero()[0])
-        chosen.append(best)
-        left = left - torch.outer(left[best], left[best]) / left[best, best]
-    return chosen

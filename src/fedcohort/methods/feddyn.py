@@ -8,8 +8,9 @@ Equation:
             x <- x + (1 / |S|) sum_k delta_k - h / alpha
 
 Where we differ:
-    - The paper trains and evaluates several models. Here clients train from the corrected x, and the plain
-      mean of the clients that trained answers (``evaluate="sent"``: the corrected one).
+    - The authors' code keeps several models. Here clients train from the corrected x, and the plain mean of
+      the clients that trained answers. ``evaluate="all"`` is the mean of all clients' latest models, which
+      the authors plot and for which the server keeps them all; ``evaluate="sent"`` is the corrected x.
     - The paper has one alpha for all; its code divides it by a client's size relative to the mean
       (``scaled=True``), and clips gradients, which is not imitated.
 """
@@ -46,12 +47,20 @@ class FedDyn(Objective, Aggregator):
 
     alpha: Annotated[float, above(0)] = 0.01  # strength of the pull towards the sent model
     scaled: bool = False  # pull a client by alpha * mean size / its size, as in the authors' code
-    evaluate: Literal["avg", "sent"] = "avg"  # which model answers: the clients' mean, or the one sent next
+    evaluate: Literal["avg", "all", "sent"] = "avg"  # what answers: the mean of the cohort, of all, or x
+
+    def server_bytes(self, profile: Profile) -> int:
+        """The last model of each client, and its next value."""
+        return 2 * 4 * profile.num_clients * profile.model.num_params if self.evaluate == "all" else 0
 
     def init_aggregator(self, profile: Profile) -> Memory:
         zeros = torch.zeros(profile.model.num_params)
         mean_size = profile.size[profile.eligible].float().mean()
-        return {"h": zeros, "lag": zeros, "mean_size": mean_size}  # lag: from the sent model to the mean
+        memory = {"h": zeros, "lag": zeros, "mean_size": mean_size}  # lag: from the next model to who answers
+        if self.evaluate != "all":
+            return memory
+        last = torch.zeros(profile.num_clients, profile.model.num_params)
+        return {**memory, "last": last, "begun": torch.tensor(False)}
 
     def broadcast(self, memory: Memory) -> Memory:
         return {"mean_size": memory["mean_size"]} if self.scaled else {}
@@ -74,11 +83,17 @@ class FedDyn(Objective, Aggregator):
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
     ) -> tuple[Tensor, Memory]:
         h = memory["h"] - self.alpha * move * (len(updates) / len(now.members))  # all clients, not the cohort
-        lag = h / self.alpha
-        return params + move - lag, {**memory, "h": h, "lag": lag}
+        ahead = params + move - h / self.alpha
+        if self.evaluate != "all":
+            return ahead, {**memory, "h": h, "lag": h / self.alpha}
+        start = params.expand_as(memory["last"])  # counts for who never trained
+        last = memory["last"] if memory["begun"] else start
+        last = last.index_copy(0, updates.ids, params + updates.up["delta"])
+        lag = last[now.members].mean(0) - ahead
+        return ahead, {**memory, "h": h, "lag": lag, "last": last, "begun": torch.tensor(True)}
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
-        return params + memory["lag"] if self.evaluate == "avg" else params
+        return params if self.evaluate == "sent" else params + memory["lag"]
 
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
         """h is the mean of its members' slopes, so a new group recomputes it; who never trained counts as

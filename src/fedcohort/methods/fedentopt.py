@@ -29,8 +29,8 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.settings import above, at_least
+from fedcohort.entropy import EQUAL, entropy
 
-TOLERANCE = 1e-12  # entropies closer than this are equal
 MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at a random sample of these
 
 
@@ -95,8 +95,8 @@ class FedEntOpt(Selector):
             seen, some = torch.arange(len(left)), looked_at or (LOOKED_AT if len(left) > MANY else 0)
             if some:
                 seen = torch.randint(len(left), (some,), generator=key).unique()
-            entropy = _entropy(total + counts[left[seen]])
-            best = int(self._one_of(seen[entropy >= entropy.max() - TOLERANCE], key))
+            even = entropy(total + counts[left[seen]])
+            best = int(self._one_of(seen[even >= even.max() - EQUAL], key))
             total += counts[left[best]]
             chosen.append(int(left[best]))
             left = torch.cat([left[:best], left[best + 1 :]])
@@ -115,9 +115,3 @@ class FedEntOpt(Selector):
         order = torch.tensor([*latest, *older], dtype=torch.long)
         buffer[: len(order)] = order
         return {**memory, "buffer": buffer}
-
-
-def _entropy(counts: Tensor) -> Tensor:
-    """Entropy in bits of each row; 0 for a row without labels."""
-    share = counts / counts.sum(1, keepdim=True).clamp(min=torch.finfo(counts.dtype).tiny)
-    return -torch.special.xlogy(share, share).sum(1) / torch.log(torch.tensor(2.0, dtype=counts.dtype))

@@ -23,8 +23,7 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import between
-
-TOLERANCE = 1e-12  # entropies closer than this are equal: the lowest number goes
+from fedcohort.entropy import EQUAL, entropy
 
 
 @register
@@ -52,10 +51,10 @@ class FedEntropy(Selector):
         while wanted.sum() > 1:
             inside = wanted.nonzero().flatten()
             total = outputs[inside].sum(0)
-            without = _entropy(total - outputs[inside])
-            if without.max() <= _entropy(total[None]) + TOLERANCE:
+            without = entropy(total - outputs[inside])
+            if without.max() <= entropy(total) + EQUAL:
                 break
-            wanted[inside[(without >= without.max() - TOLERANCE).nonzero()[0]]] = False
+            wanted[inside[(without >= without.max() - EQUAL).nonzero()[0]]] = False  # of equals the lowest
         return wanted
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
@@ -63,9 +62,3 @@ class FedEntropy(Selector):
         value[updates.ids] += 1
         value[now.declined] /= 2
         return {"value": value}
-
-
-def _entropy(mass: Tensor) -> Tensor:
-    """Entropy of each row, as if it summed to one."""
-    share = mass.clamp(min=0) / mass.sum(1, keepdim=True)
-    return -torch.special.xlogy(share, share).sum(1)

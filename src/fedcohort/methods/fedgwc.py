@@ -29,12 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import join_largest, spectral_groups, upv_distance
+from fedcohort import gaussian
+from fedcohort.cluster import join_largest, spectral_by_davies_bouldin, upv_distance
 from fedcohort.core.method import register
 from fedcohort.core.parts import Grouping, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import above, at_least, between
-from fedcohort.metrics import davies_bouldin
 
 
 @register
@@ -85,7 +85,7 @@ class FedGWC(Grouping):
         members = now.members[memory["group"][now.members] == group]
         seen = torch.meshgrid(cohort.ids, cohort.ids, indexing="ij")
         before = memory["interaction"][seen]
-        after = (1 - self.alpha) * before + self.alpha * rewards(cohort.trace)[:, None]
+        after = (1 - self.alpha) * before + self.alpha * gaussian.typical(cohort.trace)[:, None]
         memory["interaction"][seen] = after
         if self.unbiased:
             memory["times"][seen] += 1
@@ -120,28 +120,5 @@ class FedGWC(Grouping):
         """The part of each member; all zero when no split has a Davies-Bouldin score below one."""
         views = interaction.T if self.view == "column" else interaction
         affinity = np.exp(-self.beta * upv_distance(views))
-        best, score = np.zeros(len(affinity), dtype=np.int64), 1.0
-        for count in range(2, min(len(affinity) // cohort, self.max_groups) + 1):
-            labels = spectral_groups(affinity, count, seed)
-            if np.bincount(labels).min() < self.min_group or labels.max() == 0:
-                continue
-            if (candidate := davies_bouldin(affinity, labels)) < score:
-                best, score = labels, candidate
-        return best
-
-
-def rewards(trace: Tensor) -> Tensor:
-    """How typical each client's losses are: mean over steps of exp(-(loss - mean)^2 / (2 variance)).
-
-    ``trace`` is ``[m, S]``, NaN after a client's last step; a step counts if at least three clients (or
-    all) took it.
-    """
-    losses = trace.double()
-    there = ~losses.isnan()
-    count = there.sum(0)
-    losses, count, there = (t[..., count >= min(3, len(trace))] for t in (losses, count, there))
-    mean = losses.nansum(0) / count
-    gap = (losses - mean).nan_to_num().pow(2)
-    variance = gap.sum(0) / (count - 1)
-    typical = torch.where(variance > 0, torch.exp(-gap / (2 * variance)), 1.0)
-    return (typical * there).sum(1) / there.sum(1).clamp(min=1)
+        most = min(len(affinity) // cohort, self.max_groups)
+        return spectral_by_davies_bouldin(affinity, most, self.min_group, seed)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import dbscan_groups, kmedoids_groups, optics_groups
+from fedcohort.cluster import by_mean, dbscan_groups, kmedoids_groups, optics_groups
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
@@ -79,7 +79,7 @@ class FedLECC(Selector):
             tie = torch.randperm(len(loss), generator=now.generator("select"))
         members = now.members[~loss[now.members].isnan()]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
-        clusters = ranked(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
+        clusters = by_mean(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
         top = self.clusters_per_round
         if top == "auto":
             counts = now.profile.known_counts(self.name)[members].numpy()
@@ -111,19 +111,4 @@ class FedLECC(Selector):
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         if self.loss_source == "poll" or not len(updates):
             return memory
-        loss = memory["loss"].clone()
-        loss[updates.ids] = updates.trace.nanmean(1)
-        return {**memory, "loss": loss}
-
-
-def ranked(cluster: np.ndarray, loss: np.ndarray, tie: np.ndarray) -> list[list[int]]:
-    """Each cluster's positions in their given order; the cluster of highest mean loss first."""
-    _, own, size = np.unique(cluster, return_inverse=True, return_counts=True)
-    mean = np.bincount(own, weights=loss) / size
-    first = np.full(len(size), len(tie) and tie.max())
-    np.minimum.at(first, own, tie)
-    order = np.lexsort((first, -mean.round(12)))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    positions = np.argsort(rank[own], kind="stable")
-    return [part.tolist() for part in np.split(positions, np.cumsum(size[order])[:-1])] if len(own) else []
+        return {**memory, "loss": updates.with_losses(memory["loss"])}

@@ -9,7 +9,8 @@ Equation:
 
 Where we differ:
     - r_k is the reach of the local optimiser, found by pushing a constant gradient of 1 through it: exact
-      also for momentum together with a proximal pull, where the authors' code adds both recursions.
+      also for momentum together with a proximal pull, where the authors' code adds both recursions. Adam's
+      steps are not linear, so with local Adam r_k is lr T_k.
     - Shares are those of the clients that answered; the authors' code has all clients in every round.
     - With a proximal pull the authors' code steps by ``lr sum_j p_j T_j``: ``tau_eff="steps"``.
 """

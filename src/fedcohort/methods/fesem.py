@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fedcohort.cluster import join_largest, kmeans_groups
 from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.merge import last_layer
+from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Updates
 from fedcohort.core.profile import Profile

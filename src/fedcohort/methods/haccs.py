@@ -57,18 +57,14 @@ class HACCS(Selector):
         return label_histograms(x, y, num_classes)
 
     def init_selector(self, profile: Profile) -> Memory:
-        table = self._known_table(profile)
+        who = self.name
+        table = profile.known_counts(who) if self.summary == "P(y)" else profile.known_summary(who)
         known = np.flatnonzero((table.flatten(1).sum(1) > 0).numpy() & (profile.size.numpy() > 0))
         cluster = np.arange(len(table)) + len(table)  # nothing known: alone
         cluster[known] = self.cluster(table[known].numpy())
         never = torch.full((profile.num_clients,), torch.nan)
         latency = latencies(profile, self.transfer, varied=self.latency == "speeds")
         return {"cluster": torch.from_numpy(cluster), "latency": latency, "loss": never}
-
-    def _known_table(self, profile: Profile) -> Tensor:
-        if self.summary == "P(y)":
-            return profile.known_counts(self.name)
-        return profile.known_summary(self.name)
 
     def cluster(self, table: np.ndarray) -> np.ndarray:
         """The cluster of each client, from label counts or from what clients summarised."""
@@ -83,17 +79,14 @@ class HACCS(Selector):
         loss = memory["loss"] if losses is None else losses
         quickest = now.members[memory["latency"][now.members].argsort(stable=True)]
         cluster, size = memory["cluster"][quickest].unique(return_inverse=True, return_counts=True)[1:]
-        queues = quickest[cluster.argsort(stable=True)].split(size.tolist())
+        queues = [iter(own) for own in quickest[cluster.argsort(stable=True)].split(size.tolist())]
         known = ~loss[quickest].isnan()
         odds = self.odds(
             cluster_means(memory["latency"][quickest], cluster, len(size)),
             cluster_means(loss[quickest][known], cluster[known], len(size)),
         )
-        taken, chosen = [0] * len(size), []
-        for drawn in self.draw(size, odds, now.cohort, now.generator("select")):
-            chosen.append(queues[drawn][taken[drawn]])
-            taken[drawn] += 1
-        return torch.stack(chosen)
+        drawn = self.draw(size, odds, now.cohort, now.generator("select"))
+        return torch.stack([next(queues[which]) for which in drawn])
 
     def odds(self, latency: Tensor, loss: Tensor) -> Tensor:
         """theta of each cluster, from its mean latency and loss; an unknown loss is an average one."""
@@ -120,9 +113,7 @@ class HACCS(Selector):
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         if self.loss_source == "poll" or not len(updates):
             return memory
-        loss = memory["loss"].clone()
-        loss[updates.ids] = updates.trace.nanmean(1)
-        return {**memory, "loss": loss}
+        return {**memory, "loss": updates.with_losses(memory["loss"])}
 
 
 def cluster_means(values: Tensor, cluster: Tensor, count: int) -> Tensor:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.merge import encoder_bytes, last_layer
+from fedcohort.core.layers import encoder_bytes, last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile

@@ -29,6 +29,7 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import at_least
+from fedcohort.entropy import entropy
 
 
 @register
@@ -84,5 +85,4 @@ class KL(Selector):
 
 def divergence(counts: Tensor) -> float:
     """Kullback-Leibler divergence of label counts from the uniform distribution, in nats."""
-    share = counts / counts.sum().clamp(min=torch.finfo(counts.dtype).tiny)
-    return math.log(len(counts)) + float(torch.special.xlogy(share, share).sum())
+    return math.log(len(counts)) - math.log(2) * float(entropy(counts))

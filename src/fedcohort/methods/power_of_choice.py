@@ -69,9 +69,7 @@ class PowerOfChoice(Selector):
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         if self.variant != "rpow-d" or not len(updates):
             return memory
-        loss = memory["loss"].clone()
-        loss[updates.ids] = updates.trace.nanmean(1)
-        return {"loss": loss}
+        return {"loss": updates.with_losses(memory["loss"])}
 
     def _draw(self, now: Round) -> Ids:
         """d members, each next one with odds proportional to its samples."""

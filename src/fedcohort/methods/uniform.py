@@ -5,7 +5,8 @@ Equation:
     P(cohort = A) = 1 / (K choose m) for every A of m clients
 
 Where we differ:
-    Nothing known.
+    Nothing known. The "rand" that Power-of-Choice is compared with draws by samples and with replacement;
+    ``power_of_choice(variant="rpow-d", d=m)`` draws a cohort of m by samples without, and asks nobody.
 """
 
 from dataclasses import dataclass

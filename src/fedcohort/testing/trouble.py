@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.flat import Weights
-from fedcohort.core.parts import Ids, Objective
+from fedcohort.core.parts import Ids, Objective, Recall
 from fedcohort.core.task import Task
 from fedcohort.data import Split
 from fedcohort.engines import Answer, Order
@@ -36,14 +36,27 @@ class NobodyTells(LoopEngine):
 
     told: ClassVar[int] = 0  # how many have one after all
 
-    def losses(self, weights: Weights, clients: Ids, samples: int | None = None, number: int = 0) -> Tensor:
-        found = super().losses(weights, clients, samples, number)
+    def losses(
+        self,
+        weights: Weights,
+        clients: Ids,
+        samples: int | None = None,
+        number: int = 0,
+        kept: Recall | None = None,
+    ) -> Tensor:
+        found = super().losses(weights, clients, samples, number, kept)
         return torch.where(torch.arange(len(found)) < self.told, found, torch.nan)
 
     def survey(
-        self, models: Sequence[Weights], clients: Ids, answer: Callable[[Tensor], Tensor]
+        self,
+        models: Sequence[Weights],
+        clients: Ids,
+        answer: Callable[[Tensor], Tensor],
+        kept: Recall | None = None,
     ) -> tuple[Ids, Tensor]:
-        return super().survey(models, clients, lambda losses: answer(torch.full_like(losses, torch.nan)))
+        return super().survey(
+            models, clients, lambda losses: answer(torch.full_like(losses, torch.nan)), kept
+        )
 
 
 class OneTells(NobodyTells):
