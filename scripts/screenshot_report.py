@@ -1,4 +1,4 @@
-"""Makes docs/report.png: a part of the report of a comparison, as Chromium shows it.
+"""Makes the pictures of docs/report.md: parts of the report of a comparison, as Chromium shows them.
 
 .venv/bin/fedcohort demo && .venv/bin/python scripts/screenshot_report.py runs/demo-001
 """
@@ -8,13 +8,33 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import sync_playwright
 
 from fedcohort.report import write_report
 
-PICTURE = Path(__file__).parents[1] / "docs/report.png"
-CARDS = ("Accuracy by round (global)", "What accuracy costs (global)")
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+class Picture(NamedTuple):
+    """Neighbouring cards of a tab."""
+
+    name: str
+    address: str
+    first: str
+    last: str
+
+
+PICTURES = (
+    Picture(
+        "report-served.png",
+        "#/served?method=clust_psi_pfl",
+        "Who is badly served, and why?",
+        "Every client, and what luck allows",
+    ),
+    Picture("report.png", "#/methods", "Accuracy by round (global)", "What accuracy costs (global)"),
+)
 
 
 def main(comparison: Path) -> None:
@@ -24,16 +44,18 @@ def main(comparison: Path) -> None:
         page_file = write_report([comparison], Path(folder) / "report.html")
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=path, args=sandbox)
-        page = browser.new_page(viewport={"width": 900, "height": 700}, device_scale_factor=1.5)
-        page.goto(f"{page_file.as_uri()}#/methods")
-        first, last = (page.locator("article:visible", has_text=title).bounding_box() for title in CARDS)
-        clip = {
-            "x": first["x"],
-            "y": first["y"],
-            "width": first["width"],
-            "height": last["y"] + last["height"] - first["y"],
-        }
-        page.screenshot(path=PICTURE, full_page=True, clip=clip)
+        for picture in PICTURES:
+            page = browser.new_page(viewport={"width": 900, "height": 700}, device_scale_factor=1.5)
+            page.goto(f"{page_file.as_uri()}{picture.address}")
+            titles = (picture.first, picture.last)
+            first, last = (page.locator("article:visible", has_text=title).bounding_box() for title in titles)
+            clip = {
+                "x": first["x"],
+                "y": first["y"],
+                "width": first["width"],
+                "height": last["y"] + last["height"] - first["y"],
+            }
+            page.screenshot(path=DOCS / picture.name, full_page=True, clip=clip)
         browser.close()
 
 

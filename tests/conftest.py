@@ -1,10 +1,12 @@
 """What all tests share."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from fedcohort.core.method import METHODS
 
 torch.set_num_threads(1)  # tests run beside each other
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what it starts with & deaf to Ctrl-C
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +49,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             del sys.modules[name]
             for method in [key for key, cls in METHODS._classes.items() if cls.__module__ == name]:
                 del METHODS._classes[method]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, or a skip."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pages are opened by playwright")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: install it (Debian: chromium) to open pages in it")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses it to root
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=sandbox)
+        yield chromium
+        chromium.close()

@@ -57,7 +57,7 @@ class Line:
     def __str__(self) -> str:
         facts = [
             f"round {self.done}/{self.rounds}",
-            f"global accuracy {self.curve[-1]:.1%}" if self.curve else "",
+            f"global accuracy {percent(self.curve[-1])}" if self.curve else "",
             f"{self.groups:.0f} groups" if self.groups > 1 else "",
             _number(self.pace.clients_per_second, "{:.0f} clients/s"),
             _number(self.pace.seconds_left(self.rounds), "{} left", duration),
@@ -79,7 +79,7 @@ def board(lines: Sequence[Line], title: str) -> Table:
             Text(line.method),
             str(line.seed),
             f"{line.done}/{line.rounds}",
-            f"{line.curve[-1]:.1%}" if line.curve else "",
+            percent(line.curve[-1]) if line.curve else "",
             sparkline(line.curve),
             _number(line.groups, "{:.0f}"),
             _number(line.pace.clients_per_second, "{:.0f}") if running else "",
@@ -96,6 +96,11 @@ def sparkline(values: Sequence[float], width: int = CURVE) -> str:
         " " if math.isnan(value) else BLOCKS[min(len(BLOCKS) - 1, int(value * len(BLOCKS)))]
         for value in shown
     )
+
+
+def percent(value: float) -> str:
+    """``83.1%``; without test samples there is nothing to say."""
+    return "unknown" if math.isnan(value) else f"{value:.1%}"
 
 
 def duration(seconds: float) -> str:

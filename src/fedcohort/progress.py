@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.live import Live
 from rich.table import Table
 
-from fedcohort.board import Line, Pace, board
+from fedcohort.board import Line, Pace, board, percent
 from fedcohort.comparison import Outcome
 from fedcohort.core.loop import Report
 from fedcohort.core.state import State
@@ -58,10 +58,10 @@ class Lines(Silent):
             messages.print(f"    {line}, {megabytes()}", markup=False, soft_wrap=True)
 
     def end(self, outcome: Outcome) -> None:
-        accuracy = outcome.metrics["global.accuracy"]
+        accuracy = percent(outcome.metrics["global.accuracy"])
         seconds = self.clock() - self.started[outcome.method, outcome.seed]
         run = f"{outcome.method}, seed {outcome.seed}"
-        messages.print(f"    {run}: global accuracy {accuracy:.1%} after {seconds:.1f} s", markup=False)
+        messages.print(f"    {run}: global accuracy {accuracy} after {seconds:.1f} s", markup=False)
 
 
 class LiveBoard(Silent):

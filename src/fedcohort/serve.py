@@ -8,6 +8,7 @@ directories.
 
 import hashlib
 import json
+import sys
 import tempfile
 import threading
 from http import HTTPStatus
@@ -17,13 +18,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fedcohort.errors import UserError
-from fedcohort.serve_pages import follow, index_page, message_page, version_of
+from fedcohort.serve_pages import GLANCE, PAUSE, Found, follow, index_page, message_page, version_of
 from fedcohort.status import Followers, Status, homes_in
 
 HOST = "127.0.0.1"
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:",  # no network
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data: blob:",  # no network
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -39,34 +40,36 @@ class Shelf:
         self.root, self.reports = root, reports
         self.followers: dict[str, Followers] = {}
         self.made: dict[str, str] = {}  # which version of each report is on disk
-        self.lock = threading.Lock()
+        self.looking, self.making = threading.Lock(), threading.Lock()
 
-    def look(self) -> dict[str, list[Status]]:
-        """Everything there is to show: comparisons with their runs, newest first."""
+    def look(self) -> dict[str, Found]:
+        """Everything there is to show, newest first."""
         homes = sorted(homes_in(self.root), key=lambda home: home.stat().st_mtime, reverse=True)
-        with self.lock:
-            for home in homes:
-                self.followers.setdefault(home.name, Followers(home))
-            return {home.name: self.followers[home.name].look() for home in homes}
+        with self.looking:
+            return {home.name: self._look_at(home) for home in homes}
 
-    def find(self, name: str) -> tuple[list[Path], list[Status]] | None:
-        """The run directories that a name stands for: ``demo-001``, or ``demo-001/fedavg-1a2b3c4d-s0``."""
+    def _look_at(self, home: Path) -> Found:
+        try:
+            return self.followers.setdefault(home.name, Followers(home)).look()
+        except UserError as mistake:  # one damaged comparison hides no other
+            return str(mistake)
+
+    def find(self, name: str) -> list[Status]:
+        """The runs that a name stands for: ``demo-001``, or ``demo-001/fedavg-1a2b3c4d-s0``."""
         home, _, run = name.partition("/")
-        statuses = self.look().get(home)
-        if statuses is None:
-            return None
-        if run:
-            statuses = [status for status in statuses if status.directory.name == run]
-        return ([status.directory for status in statuses], statuses) if statuses else None
+        found = self.look().get(home, [])
+        if isinstance(found, str):
+            raise UserError(found)
+        return [status for status in found if run in ("", status.directory.name)]
 
-    def report(self, name: str, runs: list[Path], version: str) -> bytes:
+    def report(self, name: str, runs: list[Status], version: str) -> bytes:
         """The report of these runs; made anew only if they changed."""
         from fedcohort.report import write_report
 
         path = self.reports / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.html"
-        with self.lock:
+        with self.making:
             if self.made.get(name) != version:
-                write_report(runs, path)
+                write_report([run.directory for run in runs], path)
                 self.made[name] = version
             return path.read_bytes()
 
@@ -91,6 +94,11 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went on to another page before this one was sent is no error."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
     def server_close(self) -> None:
         super().server_close()
         self.scratch.cleanup()
@@ -110,8 +118,8 @@ class Handler(BaseHTTPRequestHandler):
         page, _, name = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
         try:
             self._answer(page, name)
-        except UserError as mistake:  # of somebody's files; the next request may find them repaired
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("No report", str(mistake)))
+        except (UserError, OSError) as mistake:  # of somebody's files; the next request may find them whole
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("No runs", str(mistake)))
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -125,20 +133,22 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.NO_CONTENT, "")
             return
         if page == "version" and not name:
-            everything = [status for statuses in shelf.look().values() for status in statuses]
-            self._send(HTTPStatus.OK, json.dumps(version_of(everything)), "application/json")
+            self._send(HTTPStatus.OK, json.dumps(version_of(shelf.look().values())), "application/json")
             return
-        found = shelf.find(name) if page in ("report", "version") else None
-        if found is None:
+        runs = shelf.find(name) if page in ("report", "version") else []
+        if not runs:
             self._send(HTTPStatus.NOT_FOUND, message_page("Not found", "There is no such run here."))
             return
-        runs, statuses = found
-        version = version_of(statuses)
+        version = version_of([runs])
         if page == "version":
             self._send(HTTPStatus.OK, json.dumps(version), "application/json")
             return
-        report = shelf.report(name, runs, version)
-        self._send(HTTPStatus.OK, report + follow(name, version).encode())
+        try:
+            report = shelf.report(name, runs, version)
+            self._send(HTTPStatus.OK, report + follow(name, version, PAUSE).encode())
+        except UserError as mistake:  # perhaps there is no round yet
+            text = message_page("No report", str(mistake)) + follow(name, version, GLANCE)
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def _send(self, status: HTTPStatus, body: str | bytes, kind: str = "text/html") -> None:
         content = body.encode() if isinstance(body, str) else body

@@ -4,6 +4,7 @@ Nothing of an experiment is imported or trained, so that looking at a run cannot
 """
 
 import csv
+import io
 import json
 import tomllib
 from collections.abc import Sequence
@@ -92,7 +93,7 @@ class Follower:
             new = file.read()
         whole = new[: new.rfind(b"\n") + 1]  # the last line may be half written
         self.read += len(whole)
-        for line in csv.reader(whole.decode().splitlines()):
+        for line in csv.reader(io.StringIO(whole.decode(), newline="")):
             if len(line) != len(Row._fields) or not line[0].isdigit():
                 continue  # the header
             row = Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5]))

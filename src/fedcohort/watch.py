@@ -26,7 +26,8 @@ def watch(directory: Path, console: Console, once: bool = False) -> list[Status]
     else:
         printed: dict[Path, float] = {}
         for statuses in looks:
-            _print_news(statuses, paces, printed, console)
+            if not once:
+                _print_news(statuses, paces, printed, console)
     console.print(_board(followers, statuses, paces))
     return statuses
 

@@ -74,6 +74,14 @@ def test_the_board_fits_a_terminal_of_80_columns() -> None:
         assert word in shown
 
 
+def test_an_accuracy_that_is_not_known_is_called_so() -> None:
+    line = Line("fedavg", 0, 10, 3, "running", [math.nan])
+    assert "global accuracy unknown" in str(line)
+    shown = text(board([line], "no test samples"))
+    assert "unknown" in shown
+    assert "nan" not in shown
+
+
 def test_lines_are_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """One when a run starts, one after half a minute, one at its end; the rounds between say nothing."""
     clock, console = Clock(), Console(width=200, no_color=True, highlight=False)

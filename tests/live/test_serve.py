@@ -3,9 +3,12 @@
 import http.client
 import json
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -191,6 +194,46 @@ def test_a_damaged_run_is_a_sentence_not_a_traceback(server: Server, tmp_path: P
     assert reply.status == 500
     assert "Traceback" not in reply.body
     assert "No report" in reply.body
+
+
+def test_a_damaged_comparison_hides_no_other(server: Server, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "runs/e-001", tmp_path / "runs/f-001")
+    (tmp_path / "runs/f-001/fedavg-1a2b3c4d-s0/config.toml").write_text("rounds = = 3")
+    reply = ask(server, "/")
+    assert reply.status == 200
+    assert "/report/e-001/fedavg-1a2b3c4d-s0" in reply.body
+    assert "config.toml cannot be read" in reply.body
+    assert ask(server, "/report/f-001").status == 500
+    assert ask(server, "/version/e-001").status == 200
+
+
+def test_what_has_no_round_yet_is_followed_too(server: Server, tmp_path: Path) -> None:
+    """The page says so, and looks again whether there is one."""
+    (tmp_path / "runs/e-001/fedavg-1a2b3c4d-s0/table.csv").unlink()
+    page = ask(server, "/report/e-001/fedavg-1a2b3c4d-s0").body
+    assert "no run has completed a round yet" in page
+    assert '"/version/e-001/fedavg-1a2b3c4d-s0"' in page
+
+
+def test_a_browser_that_goes_away_is_no_error(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It closes the connection while a large report is sent."""
+    sent = threading.Event()
+
+    def large(*_: object) -> bytes:
+        sent.set()
+        return b"x" * 50_000_000
+
+    monkeypatch.setattr(server.shelf, "report", large)
+    with socket.create_connection((HOST, server.server_port)) as browser:
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # gone at once
+        host = f"{HOST}:{server.server_port}".encode()
+        browser.sendall(b"GET /report/e-001 HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert sent.wait(10)
+    assert ask(server, "/").status == 200
+    time.sleep(0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_real_runs_have_real_reports_and_are_left_as_they_are(tmp_path: Path) -> None:

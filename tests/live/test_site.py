@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,21 @@ def test_nothing_is_loaded_from_the_network(site: Path) -> None:
     assert found == set()
     styles = "".join(path.read_text() for path in site.rglob("*.css"))
     assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", styles)
+
+
+def test_search_works_from_disk(site: Path, browser: Any) -> None:
+    """No worker may be started there, and no file but scripts be read."""
+    context = browser.new_context()
+    page, asked = context.new_page(), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "methods" / "fedavg.html").as_uri())
+    page.click("input[name=query]")
+    page.keyboard.type("silhouette")
+    found = page.locator(".md-search-result__item a").first
+    found.wait_for()
+    assert found.get_attribute("href").startswith("file:")
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+    context.close()
 
 
 def test_a_method_page_shows_its_source(site: Path) -> None:

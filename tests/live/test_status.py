@@ -47,6 +47,14 @@ def test_only_what_is_new_is_read_and_never_half_a_line(write_run: Write) -> Non
     assert (status.done, status.trained, status.curve) == (3, 5, (0.25, 0.5, 0.75))
 
 
+def test_names_may_hold_what_looks_like_the_end_of_a_line(write_run: Write) -> None:
+    """Unicode knows more line ends than CSV does."""
+    run = write_run()
+    with (run / "table.csv").open("a", encoding="utf-8") as table:
+        table.write("3,cohort,north\x85\u2028 wing,0,trained,1.0\n")
+    assert Follower(run).look().trained == 5
+
+
 def test_a_run_that_went_back_to_its_checkpoint_is_read_again(write_run: Write) -> None:
     run = write_run()
     follower = Follower(run)

@@ -85,7 +85,7 @@ def test_once_and_json_do_not_wait(write_run: Write, capsys: pytest.CaptureFixtu
                 main(["watch", str(run), option])
             assert not end.value.code
     board, answer = capsys.readouterr().out.rsplit("\n{", 1)
-    assert "2/4" in board
+    assert board.count("2/4") == 1
     (entry,) = json.loads("{" + answer)["runs"]
     assert entry["state"] == "running"
     assert entry["round"] == 2

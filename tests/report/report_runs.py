@@ -63,13 +63,14 @@ def hospital_table(path: Path) -> Path:
     return path
 
 
-def large_run(out: Path, clients: int = 1000, rounds: int = 500, cohort: int = 100) -> Path:
+def large_run(out: Path, method: str = "fedavg", seed: int = 0, cohort: int = 100) -> Path:
     """A run of made-up numbers, the size of a large study; two groups, the second from round 100 on."""
+    clients, rounds = 1000, 500
     data = {"source": "synthetic", "samples": 20 * clients, "classes": 10, "features": 2}
     partition = {"name": "dirichlet", "clients": clients, "alpha": 0.3, "min_size": 1}
     asked = {"rounds": rounds, "cohort": cohort, "data": data, "partition": partition, "model": "logistic"}
-    experiment = Experiment.of({**asked, "method": ["fedavg"]}, "large")
-    names = experiment.federation(0).clients
+    experiment = Experiment.of({**asked, "method": [method], "seeds": [seed]}, "large")
+    names = experiment.federation(seed).clients
     rows = []
     for number in range(1, rounds + 1):
         for scope in ("global", "personal"):

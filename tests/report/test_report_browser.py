@@ -105,6 +105,29 @@ def test_filters_choose_scope_method_and_seed(opened: Any) -> None:
     assert said == []
 
 
+def test_choices_are_kept_over_a_reload_and_shared_between_tabs(opened: Any) -> None:
+    """The address holds the tab and its choices; a choice holds in every tab that offers the same."""
+    page, said, _ = opened(color_scheme="light")
+    go(page, "clients")
+    page.select_option("#clients select[data-key=method]", "clust_psi_pfl")
+    page.select_option("#clients select[data-key=seed]", "2")
+    page.click("#theme")
+    assert page.url.endswith("#/clients?method=clust_psi_pfl&seed=2")
+    page.evaluate("window.scrollTo(0, 200)")
+    before = visible_titles(page)
+    page.reload()
+    page.wait_for_selector("#clients:not([hidden]) .chart svg")
+    assert visible_titles(page) == before
+    assert page.input_value("#clients select[data-key=seed]") == "2"
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.evaluate("window.scrollY") == 200
+    go(page, "served")
+    assert "With clust_psi_pfl (seed 2)" in page.locator("#served").inner_text()
+    go(page, "methods")
+    assert page.input_value("#methods select[data-key=method]") == "*"  # there a choice hides the others
+    assert said == []
+
+
 def test_light_and_dark_follow_the_system_and_the_button(opened: Any) -> None:
     background = "() => getComputedStyle(document.body).backgroundColor"
     ink = "() => getComputedStyle(document.querySelector('#methods .xtick text')).fill"
@@ -136,7 +159,11 @@ def test_a_tab_has_an_address(opened: Any, page_file: Path) -> None:
     page, *_ = opened()
     page.goto(page_file.as_uri() + "#/sent")
     page.wait_for_selector("#sent:not([hidden])")
-    assert visible_titles(page) == ["What left each client", "Every answer of a client with fedavg"]
+    assert visible_titles(page) == [
+        "What left each client",
+        "Every answer of a client with fedavg",
+        "How often each client sent its update with fedavg, seed 0",
+    ]
     assert page.evaluate("window.scrollY") == 0
     go(page, "methods")
     assert page.evaluate("window.scrollY") == 0

@@ -1,18 +1,23 @@
 """What a report reads from run directories, complete or not, and what it refuses to tell."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from report_runs import TINY, run_tiny, write_run
 
+import fedcohort as fc
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
 from fedcohort.record import read_result, read_table
 from fedcohort.report import write_report
 from fedcohort.report.clients import shares
+from fedcohort.report.compose import runs_page
 from fedcohort.report.gather import Labels, gather
 from fedcohort.report.groups import splits
 
@@ -58,6 +63,17 @@ def test_the_same_method_twice_gets_two_names(home: Path, tmp_path: Path) -> Non
     assert gather([again, third]).titles == ["fedavg, tiny-001", "fedavg, tiny-002"]
 
 
+def test_seeds_of_one_experiment_are_one_method_and_of_two_are_two(home: Path, tmp_path: Path) -> None:
+    """Seed 2 with the same settings joins seeds 0 and 1; with fewer rounds it is something else."""
+    more = run_tiny(tmp_path, "fedavg", seeds=[2])
+    assert gather([home, more]).titles == ["fedavg", "clust_psi_pfl"]
+    other = run_tiny(tmp_path / "other", "fedavg", seeds=[2], rounds=2)
+    evidence = gather([home, other])
+    assert len(evidence.titles) == 3
+    assert "4 or 2 rounds" in runs_page(evidence).subtitle
+    assert "· 8 clients ·" in runs_page(evidence).subtitle
+
+
 def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
     """A line that is only half written is left out, and so is what only the last round tells."""
     directory = next(path for path in run_tiny(tmp_path, "fedavg", seeds=[0]).iterdir() if path.is_dir())
@@ -70,6 +86,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
     assert run.rounds == 3
     assert np.isnan(run.accuracy).all()
     assert set(run.clients) <= set(run.experiment.federation(0).clients)
+    assert "8 clients" in runs_page(gather([directory])).subtitle  # also those it has not met
 
 
 def test_nothing_to_report_on_is_said(tmp_path: Path) -> None:
@@ -80,6 +97,15 @@ def test_nothing_to_report_on_is_said(tmp_path: Path) -> None:
         table.unlink()
     with pytest.raises(UserError, match="no run has completed a round yet"):
         gather([home])
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    home = run_tiny(tmp_path, "fedavg", seeds=[0])
+    (path,) = home.glob("*/env.json")
+    for damage in (lambda: path.write_text("{"), path.unlink):
+        damage()
+        with pytest.raises(UserError, match=r"env\.json cannot be read"):
+            gather([home])
 
 
 @pytest.mark.parametrize(
@@ -105,11 +131,13 @@ def test_labels_of_other_data_are_not_shown(tmp_path: Path) -> None:
     assert "data changed" in str(evidence.labels_of(evidence.runs[0]))
 
 
-def by_hand(tmp_path: Path, visits: list[tuple[int, int, int]], final: list[int], rounds: int) -> Path:
+def by_hand(
+    tmp_path: Path, visits: list[tuple[int, int, int]], final: list[int], rounds: int, method: str = "cfl"
+) -> Path:
     """A run of as many clients as ``final`` has groups; ``visits`` are rounds, clients and their groups."""
     partition = {"name": "iid", "clients": len(final)}
     experiment = Experiment.of(
-        {**TINY, "partition": partition, "rounds": rounds, "method": ["cfl"], "seeds": [0]}
+        {**TINY, "partition": partition, "rounds": rounds, "method": [method], "seeds": [0]}
     )
     names = experiment.federation(0).clients
     rows = [Row(number, "global", "", "", "accuracy", 0.5) for number in range(1, rounds + 1)]
@@ -126,12 +154,69 @@ def test_splits_are_told_from_where_clients_trained(tmp_path: Path) -> None:
     visits = [(1, 0, 0), (1, 1, 0), (2, 2, 1), (2, 0, 0), (3, 3, 1)]
     directory = by_hand(tmp_path, visits, [0, 0, 1, 2], 4)
     (run,) = gather([directory]).runs
-    assert splits(run) == [(1, 0, 2), (2, 1, 4)]
+    assert splits(run) == [(0, None, 1), (1, 0, 2), (2, 1, 4)]
+
+
+def test_who_slept_through_a_split_does_not_hide_it(tmp_path: Path) -> None:
+    """Client 0 trained in group 0 and next in group 2; client 1 tells that group 2 came from group 1."""
+    visits = [(1, 0, 0), (1, 1, 0), (2, 1, 1), (2, 2, 1), (3, 0, 2), (4, 1, 2)]
+    (run,) = gather([by_hand(tmp_path, visits, [2, 2, 1, 0], 4)]).runs
+    assert splits(run) == [(0, None, 1), (1, 0, 2), (2, 1, 3)]
 
 
 def test_groups_from_the_start_are_no_tree(tmp_path: Path) -> None:
     (run,) = gather([by_hand(tmp_path, [(1, 0, 0), (1, 1, 1)], [0, 1], 2)]).runs
     assert splits(run) == []
+    (run,) = gather([by_hand(tmp_path, [(1, 0, 0), (2, 1, 1)], [0, 1], 2, "ifca")]).runs
+    assert splits(run) == []  # a client chose the second of two models; none was split off
+
+
+def test_what_splits_off_groups_of_the_first_round_has_several_roots(tmp_path: Path) -> None:
+    (run,) = gather([by_hand(tmp_path, [(1, 0, 0), (1, 1, 1), (2, 2, 1), (3, 2, 2)], [0, 1, 2], 3)]).runs
+    assert splits(run) == [(0, None, 1), (1, None, 1), (2, 1, 3)]
+
+
+@pytest.mark.parametrize("method", ["cfl(eps1=10.0, eps2=0.0, min_round=2)", "fedgwc(tolerance=10.0)"])
+def test_the_tree_of_a_real_run_is_what_happened(method: str, tmp_path: Path) -> None:
+    """Beside each new group: where its clients were in the round before."""
+    partition = {"name": "dirichlet", "clients": 16, "alpha": 0.3, "min_size": 4}
+    home = run_tiny(tmp_path, method, seeds=[0], rounds=16, cohort=6, partition=partition)
+    (run,) = gather([home]).runs
+    seen = Genealogy()
+    fc.run(run.method, run.experiment.task(0), 16, callbacks=[seen])
+    assert len(seen.origin) > 2
+    _, *children = splits(run)
+    assert [child[:2] for child in children] == [true[:2] for true in seen.origin]
+    assert all(child.seen >= true[2] for child, true in zip(children, seen.origin, strict=True))
+
+
+def test_runs_are_found_whatever_they_are_called(home: Path, tmp_path: Path) -> None:
+    """A new setting, with its default, changes the names that runs would be given today."""
+    older = shutil.copytree(home, tmp_path / "older")
+    for number, run in enumerate(path for path in list(older.iterdir()) if path.is_dir()):
+        run.rename(older / f"run-{number}")
+    assert sorted(gather([older]).titles) == ["clust_psi_pfl", "fedavg"]
+    assert len(gather([older]).runs) == 4
+
+
+class Genealogy:
+    """A callback that notes which group each new one was split off, and when."""
+
+    def __init__(self) -> None:
+        self.before: torch.Tensor | None = None
+        self.origin: list[tuple[int, int, int]] = []
+
+    def after_round(self, state: Any, report: Any, rows: Any) -> bool:
+        now = state.grouping["group"].clone()
+        before = torch.zeros_like(now) if self.before is None else self.before
+        for group in range(int(before.max()) + 1, int(now.max()) + 1):
+            (parent,) = before[now == group].unique().tolist()
+            self.origin.append((group, parent, state.round))
+        self.before = now
+        return False
+
+    def close(self, state: Any) -> None:
+        pass
 
 
 def test_participation_is_the_share_of_rounds_trained(tmp_path: Path) -> None:

@@ -7,17 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
-from report_runs import TINY
+from report_runs import TINY, large_run
 
 from fedcohort.core.profile import Privacy
 from fedcohort.experiment import Experiment
+from fedcohort.report import write_report
+from fedcohort.report.curves import accuracy_cards, entropy_card, fairness_card
 from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.luck import luck_card
 from fedcohort.report.page import Page, Tab, render
-from fedcohort.report.sent import answers_card, label_counts, sent_cards
+from fedcohort.report.sent import label_counts, sent_cards
 from fedcohort.report.served import paragraph, sentences
 from fedcohort.report.service import Service, worst_tenth
-from fedcohort.report.standings import against_leader, headline, holm, paired, standings_of
-from fedcohort.report.style import plain, plain_each, thinned
+from fedcohort.report.standings import (
+    against_leader,
+    headline,
+    holm,
+    leaderboard_card,
+    paired,
+    standings_of,
+)
+from fedcohort.report.style import look, plain, plain_each, thinned
 
 NAMES = ("a", "b", "c", "d")
 CLASSES = ("x", "y")
@@ -66,13 +76,40 @@ def test_luck_is_no_bad_service() -> None:
     )
 
 
+def test_the_limit_of_luck_is_where_clients_are_named() -> None:
+    """Of made-up clients with 1 to 60 test samples, those not above the line of the chart, and no others."""
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 61, 200).astype(float)
+    right = rng.binomial(size.astype(int), np.where(np.arange(200) < 40, 0.5, 0.85))
+    names = tuple(map(str, range(200)))
+    run = a_run(accuracy=0.8, clients=names, test_size=size, group=np.zeros(200, dtype=np.int64))
+    run = replace(run, accuracy=right / size)
+    service = Service(Evidence((run,), {"data0": "withheld"}), run)
+    assert 10 < len(service.bad) < 60
+    below = np.floor(size * service.limit(size) + 1e-9) >= right
+    assert np.flatnonzero(below).tolist() == sorted(service.bad)
+    assert service.limit(np.array([1.0]))[0] < 0  # one wrong answer proves nothing
+    chart = luck_card(service, 1).figure
+    assert chart is not None
+    assert len(chart.data[-1].x) == len(service.bad)
+    assert sum(bool(text) for text in chart.data[-1].text) == 4
+
+
+def test_one_badly_served_client_is_one_of_all() -> None:
+    run = a_run()
+    service = Service(evidence_of(run), run)
+    _, _, many, (name, _) = sentences(service)
+    assert many == "1 of 4 clients is served worse than luck explains: a."
+    assert name == "a:"
+
+
 def test_hard_classes_explain_a_client_that_holds_them() -> None:
     """2 x and 38 y, recognised in 100 % and 40 %: 0.05 + 0.95 * 0.4 = 43 % are to be expected."""
     run = a_run()
     service = Service(evidence_of(run), run)
     assert service.expected[0] == pytest.approx(0.43)
     text = paragraph(service, 0)
-    assert text.startswith("a: 30% of its 40 test samples are right. It holds 95% 'y'")
+    assert text.startswith("30% of its 40 test samples are right. It holds 95% 'y'")
     assert "(the rest of the federation: 1%)" in text  # 1 of 100
     assert "Its classes are the hard ones: by them alone one would expect 43%." in text
     assert "fedentopt" in text
@@ -81,7 +118,8 @@ def test_hard_classes_explain_a_client_that_holds_them() -> None:
 def test_easy_classes_do_not_explain_it() -> None:
     run = a_run()
     service = Service(evidence_of(run, counts=[[40, 0], [20, 0], [40, 0], [39, 1]]), run)
-    assert "does not explain it, by which one would expect 100%" in paragraph(service, 0)
+    text = paragraph(service, 0)
+    assert "do not explain that: recognised as well as everywhere they would give 100%" in text
     assert "diagnose --features" in paragraph(service, 0)
 
 
@@ -95,6 +133,11 @@ def test_a_group_that_does_not_suit_is_named() -> None:
     assert "nearer to group 1 (Hellinger distance 0.00) than to the rest of its own group 0 (1.00)" in text
     assert "clust_psi_pfl" in text
     assert service.nearer(2) is None
+    assert "No other group suits its labels clearly better than group 1." in paragraph(service, 2)
+    alone = a_run(group=np.array([0, 1, 1, 1]))
+    text = paragraph(Service(evidence_of(alone), alone), 0)
+    assert "It is alone in group 0." in text
+    assert "nan" not in text
 
 
 def test_another_method_is_named_only_if_clearly_better() -> None:
@@ -109,6 +152,16 @@ def test_another_method_is_named_only_if_clearly_better() -> None:
         other, method=Experiment.of({**TINY, "method": ["local_only"]}).methods[0], title="local_only"
     )
     assert "better off alone: local_only gets 80%" in paragraph(Service(evidence_of(run, alone), run), 0)
+
+
+def test_methods_are_compared_by_how_many_they_serve_badly() -> None:
+    """fedavg fails a, ifca fails a and c, fedprox nobody."""
+    serves = {"fedavg": [0.3, 1, 1, 0.95], "ifca": [0.3, 1, 0.4, 0.9], "fedprox": [0.9, 1, 0.9, 0.9]}
+    runs = [replace(a_run(name), accuracy=np.array(accuracy)) for name, accuracy in serves.items()]
+    told = "Clients served worse than luck explains: 2 with ifca, 1 with fedavg; none with fedprox."
+    for run in runs:
+        assert told in sentences(Service(evidence_of(*runs), run))
+    assert not any("none with" in text for text in sentences(Service(evidence_of(runs[0]), runs[0])))
 
 
 def test_a_client_that_rarely_trains_is_told() -> None:
@@ -178,19 +231,62 @@ def test_references_never_lead() -> None:
     assert "significant" not in text
 
 
+def test_only_methods_are_emphasised_and_cost_something() -> None:
+    """Whoever pools all data has the best accuracy, and who is alone sends least: neither is a finding."""
+    curves = {"global.accuracy": (np.array([1.0, 2.0]), np.array([0.4, 0.5]))}
+    curves |= {key: (np.array([1.0, 2.0]), np.array([1e6, 2e6])) for key in ("bytes_up", "bytes_down")}
+    runs = [a_run(name, 0, 0.5, curves=curves) for name in ("fedavg", "centralised", "local_only", "fedprox")]
+    evidence = evidence_of(*runs)
+    assert evidence.references == {"centralised", "local_only"}
+    table = leaderboard_card(evidence).table
+    assert table is not None
+    assert {table.rows[row][0] for row, _ in table.strong} <= {"fedavg", "fedprox"}
+    by_round, by_bytes = accuracy_cards(evidence)
+    assert {trace.name for trace in by_round.figure.data} == {run.title for run in runs}
+    assert {trace.name for trace in by_bytes.figure.data} == {"fedavg", "fedprox"}
+    assert [*by_bytes.figure.data[0].x] == [2, 4]  # MB, up and down
+    assert by_bytes.sentences == [
+        "Megabytes until 50.0%, which every method reaches: fedavg 4.00, fedprox 4.00."
+    ]
+
+
+def test_runs_that_go_on_are_not_tested_against_others() -> None:
+    """Three seeds of each, but one method is still in its first rounds."""
+    runs = [a_run("fedavg", s, 0.9 + s / 100) for s in range(3)]
+    runs += [a_run("fedprox", s, 0.2, complete=False) for s in range(3)]
+    evidence = evidence_of(*runs)
+    assert against_leader(evidence, standings_of(evidence)) == {}
+    assert any("Not all runs are complete" in text for text in leaderboard_card(evidence).sentences)
+
+
 # What left each client --------------------------------------------------------------------------------------
 
 
 def test_what_a_client_tells_follows_from_the_method() -> None:
     """The logistic model has 5 * 4 weights and 4 biases of 4 bytes; each label count takes 8 bytes more."""
     fedavg, clustered = (
-        {row[0]: row for row in answers_card(a_run(method)).table.rows}
+        {row[0]: row for row in sent_cards(evidence_of(a_run(method)))[1].table.rows}
         for method in ("fedavg", "clust_psi_pfl")
     )
     assert "delta (96 bytes)" in fedavg["training"][2]
     assert int(clustered["profile"][3]) - int(fedavg["profile"][3]) == 8 * 4
     assert "label counts" in clustered["profile"][2]
-    assert answers_card(a_run("centralised")).table is None
+    _, pooled = sent_cards(evidence_of(a_run("centralised")))
+    assert pooled.table is None
+
+
+def test_how_often_each_client_sent_its_update() -> None:
+    """a was chosen twice, and its second update was not used. An update is 96 bytes and 28 beside it."""
+    _, _, updates = sent_cards(evidence_of(a_run()))
+    assert updates.tags == {"method": "fedavg", "seed": "0"}
+    assert [row[:3] for row in updates.table.rows] == [
+        ["c", "2", "2"],
+        ["d", "2", "2"],
+        ["a", "2", "1"],
+        ["b", "0", "0"],
+    ]
+    assert [row[3] for row in updates.table.rows] == ["0.2 kB", "0.2 kB", "0.1 kB", "0.0 kB"]
+    assert len(sent_cards(evidence_of(a_run("local_only")))) == 2  # nobody sends one
 
 
 def test_how_label_counts_left() -> None:
@@ -217,6 +313,32 @@ def test_names_in_charts_are_escaped_short_and_distinct() -> None:
     assert plain_each(["n" * 50, "m", "n" * 60]) == [plain("n" * 50), "m", plain("n" * 50) + " (2)"]
 
 
+def test_thirty_methods_look_different() -> None:
+    assert len({(look(number)["color"], look(number)["dash"]) for number in range(30)}) == 30
+
+
+def test_shares_of_clients_go_from_nobody_to_everybody() -> None:
+    """Accuracies 0, 0.3, 0.95 and 1: a quarter of the clients is added at each."""
+    card = fairness_card(evidence_of(a_run()))
+    assert card is not None
+    (line,) = card.figure.data
+    assert line.x.tolist() == pytest.approx([0, 0, 0.3, 0.95, 1, 1])
+    assert line.y.tolist() == [0, 0.25, 0.5, 0.75, 1, 1]
+
+
+def test_the_entropy_of_even_labels_is_drawn_if_known() -> None:
+    """Two classes: one bit."""
+    run = a_run(curves={"cohort_entropy": (np.array([1.0, 2.0]), np.array([0.4, 0.5]))})
+    card = entropy_card(evidence_of(run))
+    assert card is not None
+    assert [*card.figure.data[-1].y] == [1, 1]
+    assert "thin line" in card.about
+    withheld = entropy_card(evidence_of(run, counts="withheld"))
+    assert withheld is not None
+    assert len(withheld.figure.data) == 1
+    assert "thin line" not in withheld.about
+
+
 def test_thinned_keeps_the_ends() -> None:
     assert thinned(5, 10).tolist() == [0, 1, 2, 3, 4]
     many = thinned(100_000, 400)
@@ -230,5 +352,11 @@ def test_a_page_asks_nobody_for_anything() -> None:
     assert "http" not in text.replace("http-equiv", "")
 
 
-def test_a_large_report_is_small(large: Path) -> None:
-    assert large.stat().st_size - len(get_plotlyjs().encode()) < 1_000_000
+def test_a_large_report_is_small(large: Path, tmp_path: Path) -> None:
+    """Of one run of 1,000 clients and 500 rounds, and of six methods with three seeds of that size."""
+    library = len(get_plotlyjs().encode())
+    assert large.stat().st_size - library < 1_000_000
+    methods = ("fedavg", "fedprox", "cfl", "fedgwc", "fedlecc", "ifca")
+    runs = [large_run(tmp_path, method, seed, cohort=20) for method in methods for seed in range(3)]
+    page = write_report(runs, tmp_path / "report.html")
+    assert page.stat().st_size - library < 5_000_000

@@ -29,6 +29,7 @@ from fedcohort.report.page import Card
 from fedcohort.report.style import figure, plain_each, thinned
 
 COLUMNS = 125  # most columns of a participation chart
+HOVER = 38  # characters of the page about a client on a map, its place included
 
 
 def client_cards(evidence: Evidence, run: Run) -> Iterator[Card]:
@@ -36,7 +37,7 @@ def client_cards(evidence: Evidence, run: Run) -> Iterator[Card]:
     labels = evidence.labels_of(run)
     if isinstance(labels, Labels):
         yield _labels_card(labels, run, len(evidence.runs))
-        yield _map_card(labels, run)
+        yield _map_card(labels, run, len(evidence.runs))
     else:
         yield Card("Labels", labels, tags=run.tags)
     if (card := _interaction_card(run)) is not None:
@@ -61,13 +62,13 @@ def _labels_card(labels: Labels, run: Run, runs: int) -> Card:
     )
 
 
-def _map_card(labels: Labels, run: Run) -> Card:
-    size = labels.counts.sum(axis=1)
-    shown = thinned(len(run.clients), CLIENTS)
+def _map_card(labels: Labels, run: Run, runs: int) -> Card:
+    size, limit = labels.counts.sum(axis=1), rows_allowed(HOVER, runs)
+    shown = thinned(len(run.clients), limit)
     return Card(
         "Map of the clients",
         "Clients with similar labels lie close together (principal components of the square roots of label "
-        "shares). Colour: group. Area: training samples." + left_out(len(run.clients), CLIENTS),
+        "shares). Colour: group. Area: training samples." + left_out(len(run.clients), limit),
         figure=_map(hellinger_points(labels.counts), run, size, shown),
         tags=run.tags,
         note=labels.note,
@@ -94,11 +95,8 @@ def _interaction_card(run: Run) -> Card | None:
 
 
 def _map(points: Array, run: Run, size: Array, shown: np.ndarray) -> Any:
-    served = ["accuracy unknown" if np.isnan(a) else f"accuracy {a:.1%}" for a in run.accuracy]
-    about = [
-        f"group {group}, trained in {count} rounds<br>{text}"
-        for group, count, text in zip(run.group, run.trained, served, strict=True)
-    ]
+    served = ["accuracy unknown" if np.isnan(a) else f"{a:.0%} right" for a in run.accuracy]
+    about = [f"{text}, {count} rounds" for count, text in zip(run.trained, served, strict=True)]
     names, about = [run.clients[k] for k in shown], [about[k] for k in shown]
     return client_map(points[shown], names, run.group[shown], size[shown], about)
 

@@ -1,13 +1,16 @@
 """Which cards make up the report of runs."""
 
+from collections.abc import Iterable
+
 from fedcohort.report import curves
 from fedcohort.report.clients import client_cards
 from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.happened import happened_tab
 from fedcohort.report.labels import psi_card
 from fedcohort.report.page import ALL, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
-from fedcohort.report.served import served_card
+from fedcohort.report.served import served_cards
 from fedcohort.report.standings import leaderboard_card, standings_of
 
 
@@ -31,7 +34,12 @@ def runs_page(evidence: Evidence) -> Page:
         f"fedcohort report: {_name(evidence)}",
         _subtitle(evidence),
         (
-            Tab("served", "Who is served", [served_card(evidence, run) for run in runs], one_run),
+            Tab(
+                "served",
+                "Who is served",
+                [card for run in runs for card in served_cards(evidence, run)],
+                one_run,
+            ),
             Tab(
                 "methods",
                 "Methods",
@@ -42,15 +50,17 @@ def runs_page(evidence: Evidence) -> Page:
                 "clients", "Clients", [card for run in runs for card in client_cards(evidence, run)], one_run
             ),
             *_skew_tab(evidence),
-            Tab("sent", "What left clients", sent_cards(evidence), one_run[:1]),
+            *happened_tab(evidence, one_run),
+            Tab("sent", "What left clients", sent_cards(evidence), one_run),
             Tab("origin", "Provenance", [provenance_card(evidence)]),
         ),
     )
 
 
 def _best_first(evidence: Evidence) -> list[Run]:
+    """Those that go on come last: they cannot tell yet how each client is served."""
     order = [standing.method for standing in standings_of(evidence)]
-    return sorted(evidence.runs, key=lambda run: (order.index(run.title), run.seed))
+    return sorted(evidence.runs, key=lambda run: (not run.complete, order.index(run.title), run.seed))
 
 
 def _skew_tab(evidence: Evidence) -> list[Tab]:
@@ -69,18 +79,23 @@ def _name(evidence: Evidence) -> str:
 
 
 def _subtitle(evidence: Evidence) -> str:
-    run = evidence.runs[0]
     methods, seeds = len(evidence.titles), len(evidence.seeds)
+    asked = [run.experiment for run in evidence.runs]
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",
-        f"{len(run.clients):,} clients",
-        f"{run.experiment.rounds:,} rounds",
-        f"data: {run.experiment.data['source']}",
-        f"partition: {run.experiment.partition.name}",
-        f"model: {run.experiment.model['name']}",
+        f"{_each(f'{evidence.clients_of(run):,}' for run in evidence.runs)} clients",
+        f"{_each(f'{experiment.rounds:,}' for experiment in asked)} rounds",
+        f"data: {_each(experiment.data['source'] for experiment in asked)}",
+        f"partition: {_each(experiment.partition.name for experiment in asked)}",
+        f"model: {_each(experiment.model['name'] for experiment in asked)}",
     ]
     waiting = sum(not run.complete for run in evidence.runs)
     if waiting:
         parts.append(f"{waiting} of {len(evidence.runs)} runs not complete")
     return " · ".join(parts)
+
+
+def _each(words: Iterable[str]) -> str:
+    """Runs of one comparison agree; those of several may not."""
+    return " or ".join(dict.fromkeys(words))

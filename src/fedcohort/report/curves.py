@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcohort.diagnosis.distances import Array
-from fedcohort.report.gather import Curve, Evidence, Run
+from fedcohort.report.gather import Curve, Evidence, Labels, Run
 from fedcohort.report.page import Card
-from fedcohort.report.style import figure, look, plain, small, thinned
+from fedcohort.report.style import OTHERS, figure, look, plain, small, thinned
 
 SCOPES = ("global", "personal", "adapted")
 MEAN = "mean"
@@ -48,8 +48,10 @@ def by_round(evidence: Evidence, key: str) -> Iterator[Series]:
 
 
 def by_bytes(evidence: Evidence, key: str) -> Iterator[Series]:
-    """A number of every method over the megabytes sent until then, up and down."""
+    """A number of every method over the megabytes sent until then, up and down; references send none."""
     for series in by_round(evidence, key):
+        if series.title in evidence.references:
+            continue
         runs = [run for run in evidence.runs if run.title == series.title]
         if series.view != MEAN and len(evidence.seeds) > 1:
             runs = [run for run in runs if str(run.seed) == series.view]
@@ -81,7 +83,8 @@ def lines(evidence: Evidence, series: Iterator[Series], hover: str, shape: str =
 
     traces: list[Any] = []
     for title, view, x, y, spread in series:
-        style, tags = look(evidence.titles.index(title)), {"method": title, "seed": view}
+        style = look(evidence.titles.index(title), title in evidence.references)
+        tags = {"method": title, "seed": view}
         keep = thinned(len(x))
         x, y = x[keep], y[keep]
         if spread is not None and len(x) > 1:
@@ -123,14 +126,16 @@ def accuracy_cards(evidence: Evidence) -> Iterator[Card]:
     for scope in scopes(evidence):
         key, tags = f"{scope}.accuracy", {"scope": scope}
         drawn = lines(evidence, by_round(evidence, key), "round %{x}: %{y:.1%}")
-        about = "Bands are one standard deviation over seeds. " if len(evidence.seeds) > 1 else ""
+        about = "Bands are one standard deviation over seeds. " * (len(evidence.seeds) > 1)
+        legend = "Click a method in the legend to hide it, double-click to see it alone."
         yield Card(
             f"Accuracy by round ({scope})",
-            about + "Click a method in the legend to hide it, double-click to see it alone.",
+            about + legend * (len(evidence.titles) > 1),
             figure=figure(drawn, "round", f"{scope} accuracy", yaxis=percent),
             tags=tags,
         )
-        spent = list(by_bytes(evidence, key))
+        if not (spent := list(by_bytes(evidence, key))):
+            continue
         drawn = lines(evidence, iter(spent), "%{x:.2f} MB: %{y:.1%}")
         yield Card(
             f"What accuracy costs ({scope})",
@@ -171,7 +176,7 @@ def fairness_card(evidence: Evidence) -> Card | None:
         return None
     hover = "%{y:.0%} of clients have at most %{x:.1%}"
     drawn = lines(evidence, iter(series), hover, "hv")
-    axis = {"tickformat": ".0%", "range": [0, 1.02]}
+    axis = {"tickformat": ".0%", "range": [-0.02, 1.02]}
     return Card(
         "How evenly clients are served (personal)",
         "The share of clients whose own test accuracy is at most x, seeds pooled: a line further to the "
@@ -181,7 +186,9 @@ def fairness_card(evidence: Evidence) -> Card | None:
 
 
 def _ecdf(title: str, view: str, known: Array) -> Series:
-    return Series(title, view, known, np.arange(1, len(known) + 1) / len(known))
+    """From 0 at no accuracy to 1 at all of it, a step up at every client."""
+    steps = np.arange(len(known) + 1) / len(known)
+    return Series(title, view, np.concatenate([[0.0], known, [1.0]]), np.append(steps, 1.0))
 
 
 def entropy_card(evidence: Evidence) -> Card | None:
@@ -198,10 +205,23 @@ def entropy_card(evidence: Evidence) -> Card | None:
     drawn = lines(evidence, _averaged(evidence, smooth), "round %{x}: %{y:.2f} bits")
     if not drawn:
         return None
-    about = f", mean of the last {window} rounds" if window > 1 else ""
+    about, even = f", mean of the last {window} rounds" if window > 1 else "", _even(evidence, rounds)
     return Card(
         "Labels of the cohorts",
-        f"Entropy of the labels that a round's clients hold together{about}; with even labels it is log₂ of "
-        "the number of classes.",
-        figure=figure(drawn, "round", "cohort entropy (bits)"),
+        f"Entropy of the labels that a round's clients hold together{about}: the more even the labels, the "
+        f"higher, up to log₂ of the number of classes{' (thin line)' if even else ''}.",
+        figure=figure([*drawn, *even], "round", "cohort entropy (bits)"),
     )
+
+
+def _even(evidence: Evidence, rounds: int) -> list[Any]:
+    """The entropy of even labels, if all runs have as many classes and say how many."""
+    import plotly.graph_objects as go
+
+    known = [evidence.labels_of(run) for run in evidence.runs]
+    classes = {len(labels.classes) if isinstance(labels, Labels) else 0 for labels in known}
+    if len(classes) > 1 or 0 in classes:
+        return []
+    most = float(np.log2(classes.pop()))
+    thin = {"color": OTHERS, "width": 1}
+    return [go.Scatter(x=[1, rounds], y=[most] * 2, mode="lines", line=thin, name="even labels")]

@@ -73,7 +73,7 @@ def _measures(diagnosis: Diagnosis) -> Card:
 
 def _clients(diagnosis: Diagnosis) -> Card:
     order = np.argsort(-np.nan_to_num(diagnosis.psi, nan=-1.0), kind="stable")[:LISTED].tolist()
-    readings = [f">{item.reading}" for item in diagnosis.suggestions]
+    readings = [f">group by {item.rule}" for item in diagnosis.suggestions]
     rows = [
         [
             diagnosis.client_names[k],
@@ -88,7 +88,8 @@ def _clients(diagnosis: Diagnosis) -> Card:
     left = len(diagnosis.client_names) - len(order)
     return Card(
         "Clients, most deviating first",
-        "The last columns are the groups that two readings of the labels suggest.",
+        "The last columns are the groups that two readings of the labels suggest. Hellinger: the distance to "
+        "the whole federation, 0 to 1.",
         table=Table(("client", ">samples", ">PSI", ">Hellinger", ">classes", *readings), rows),
         note=f"and {left:,} more" if left else "",
     )

@@ -2,16 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.comparison import Outcome, Plan, reopen
+from fedcohort.comparison import Job, Outcome, reopen
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.diagnosis.distances import Array
@@ -20,6 +21,7 @@ from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
 from fedcohort.record import ROSTER, read_result, read_table
 from fedcohort.runner import final_metrics
+from fedcohort.status import runs_of
 
 Ints = NDArray[np.int64]
 Curve = tuple[Array, Array]  # rounds, values
@@ -92,6 +94,11 @@ class Evidence:
         return list(dict.fromkeys(run.title for run in self.runs))
 
     @property
+    def references(self) -> frozenset[str]:
+        """Of the titles, those that are no federated learning: all data in one place, or everybody alone."""
+        return frozenset(run.title for run in self.runs if run.method.pooled or run.method.silent)
+
+    @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
 
@@ -104,16 +111,19 @@ class Evidence:
         rows = [place[name] for name in run.clients]
         return replace(known, counts=known.counts[rows], clients=run.clients)
 
+    def clients_of(self, run: Run) -> int:
+        """How many there are; of a run that goes on far from its labels, how many it has met."""
+        known = self.labels[run.facts["fingerprint"]]
+        return len(known.clients if isinstance(known, Labels) else run.clients)
+
 
 def gather(directories: Sequence[Path]) -> Evidence:
     """Every run in these directories, each of one run or of a comparison, that has ended a round."""
-    plans = [reopen(directory) for directory in directories]
     found: dict[Path, Run] = {}
-    for plan in plans:
-        for job in plan.jobs:
-            where = job.directory.resolve()
-            if where not in found and (run := _read(plan, job.directory, job.method, job.seed)) is not None:
-                found[where] = run
+    for job, experiment in chain(*map(_jobs, directories)):
+        where = job.directory.resolve()
+        if where not in found and (run := _read(experiment, job)) is not None:
+            found[where] = run
     if not found:
         first = directories[0] if directories else "it"
         raise UserError(f"{first}: no run has completed a round yet; wait, or continue it with run --resume")
@@ -121,7 +131,21 @@ def gather(directories: Sequence[Path]) -> Evidence:
     return Evidence(runs, _labels(runs))
 
 
-def _read(plan: Plan, directory: Path, method: Method, seed: int) -> Run | None:
+def _jobs(directory: Path) -> Iterator[tuple[Job, Experiment]]:
+    """The runs of a directory in the order in which they were asked for. Their names depend on every setting
+    that there is, so runs of an older fedcohort may have others: they are found by what they are."""
+    plan = reopen(directory)
+    for job in plan.jobs:
+        yield job, plan.experiment
+    asked = {job.directory.resolve() for job in plan.jobs}
+    for path in runs_of(directory):
+        if path.resolve() not in asked:
+            other = reopen(path)
+            yield other.jobs[0], other.experiment
+
+
+def _read(experiment: Experiment, job: Job) -> Run | None:
+    directory, method = job.directory, job.method
     table = directory / "table.csv"
     if not table.exists():
         return None
@@ -129,7 +153,6 @@ def _read(plan: Plan, directory: Path, method: Method, seed: int) -> Run | None:
     rows = read_table(table, growing=not complete)
     if not rows:
         return None
-    facts = json.loads((directory / "env.json").read_text(encoding="utf-8"))
     curves: dict[str, tuple[list[int], list[float]]] = {}
     for row in rows:
         if not row.client:
@@ -138,16 +161,24 @@ def _read(plan: Plan, directory: Path, method: Method, seed: int) -> Run | None:
             values.append(row.value)
     return Run(
         directory,
-        plan.experiment,
+        experiment,
         method,
         method.title,
-        seed,
+        job.seed,
         complete,
-        facts,
+        _facts(directory / "env.json"),
         final_metrics(rows),
         {key: (np.array(when, float), np.array(values)) for key, (when, values) in curves.items()},
         *_clients(rows),
     )
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return facts
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it") from None
 
 
 def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:
@@ -168,9 +199,12 @@ def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, 
 
 
 def _distinct(runs: list[Run]) -> tuple[Run, ...]:
-    """Runs of the same method and seed from several directories get titles that tell them apart."""
+    """Runs of one method get titles that tell their directories apart if they are no seeds of one thing: the
+    seed is the same, or any other setting is not."""
     shared = Counter((run.title, run.seed) for run in runs)
     ambiguous = {title for (title, _), count in shared.items() if count > 1}
+    asked: dict[str, dict[str, Any]] = {}
+    ambiguous |= {run.title for run in runs if asked.setdefault(run.title, _settings(run)) != _settings(run)}
     homes = {run.directory.parent for run in runs if run.title in ambiguous}
     short = len({home.name for home in homes}) == len(homes)
 
@@ -179,6 +213,12 @@ def _distinct(runs: list[Run]) -> tuple[Run, ...]:
         return f"{run.title}, {home.name if short else home}" if run.title in ambiguous else run.title
 
     return tuple(replace(run, title=title(run)) for run in runs)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """All that a run was asked but its seed."""
+    table = run.experiment.table(run.method, run.seed)
+    return {key: value for key, value in table.items() if key not in ("name", "seeds")}
 
 
 def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:

@@ -1,14 +1,25 @@
 """Charts of a run's groups: how each is served, and where it came from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from fedcohort.core.parts import Grouping
 from fedcohort.report.gather import Ints, Run
 from fedcohort.report.page import Card
 from fedcohort.report.style import COLOURS, INK, figure, mark, plain, small
 
+ROOM = 0.12  # of the width of the tree: enough for words about a group beside its number
 POINTS = 200  # most clients that are points beside the boxes of their groups
+
+
+class Origin(NamedTuple):
+    """Where a group came from."""
+
+    group: int
+    parent: int | None  # None: it was there from the first round on
+    seen: int  # the round
 
 
 def group_cards(run: Run) -> Iterator[Card]:
@@ -34,8 +45,8 @@ def _groups_card(run: Run) -> Card:
                 boxpoints="all" if few else "outliers",
                 pointpos=0,
                 jitter=0.4,
-                text=[plain(run.clients[k]) for k in own],
-                hovertemplate=f"%{{text}} (group {number}): %{{y:.1%}}<extra></extra>",
+                text=[plain(run.clients[k]) for k in own] if few else None,
+                hovertemplate=f"%{{text}} (group {number}): %{{y:.1%}}<extra></extra>" if few else None,
             )
         )
     return Card(
@@ -54,47 +65,72 @@ def _groups_card(run: Run) -> Card:
     )
 
 
-def splits(run: Run) -> list[tuple[int, int, int]]:
-    """Group, the group it split off, and the round in which that was seen; empty if groups never split.
+def splits(run: Run) -> list[Origin]:
+    """Where each group came from, in the order in which they were seen; empty if no group ever split.
 
-    Told from the group that each client was in when it trained, so a split shows once its clients train.
+    Told from the group that each client was in after it trained, so a split shows once its clients train. One
+    that did not train for long may have changed its group twice meanwhile; but all that a group's first
+    clients came through are its ancestors, whose numbers grow from one to the next: the last is the origin.
     """
+    if not len(run.visits) or type(run.method.grouping).init_models is not Grouping.init_models:
+        return []  # clients that choose among models from the start split nothing off
     final = np.column_stack([np.full(len(run.group), run.rounds), np.arange(len(run.group)), run.group])
     seen: Ints = np.concatenate([run.visits[:, :3], final])
-    if not len(run.visits) or run.visits[run.visits[:, 0] == seen[0, 0], 2].any():
-        return []  # there were several from the start
-    last: dict[int, int] = {}
-    found: dict[int, tuple[int, int, int]] = {}
-    for number, client, group in seen[np.argsort(seen[:, 0], kind="stable")].tolist():
-        before = last.get(client, 0)
-        if group != before and group not in found and group != 0:
-            found[group] = (group, before, number)
-        last[client] = group
-    return list(found.values())
+    seen = seen[np.argsort(seen[:, 0], kind="stable")]
+    roots = np.unique([0, *seen[seen[:, 0] == seen[0, 0], 2]]).tolist()
+    first = dict.fromkeys(roots, int(seen[0, 0]))
+    origin: dict[int, int] = {}
+    last = {}  # when each client trained, and in which group
+    if len(roots) == 1:
+        last = dict.fromkeys(range(len(run.clients)), (0, 0))
+    for number, client, group in seen.tolist():
+        first.setdefault(group, number)
+        when, before = last.get(client, (number, group))
+        if before < group and when < first[group]:
+            origin[group] = max(before, origin.get(group, 0))
+        last[client] = number, group
+    parents = {group: None if group in roots else origin.get(group, 0) for group in first}
+    known = [Origin(group, parents[group], when) for group, when in first.items()]
+    return known if len(known) > len(roots) else []
 
 
-def _tree_card(run: Run, origins: list[tuple[int, int, int]]) -> Card:
+def _tree_card(run: Run, origins: Sequence[Origin]) -> Card:
     import plotly.graph_objects as go
 
-    members = np.bincount(run.group, minlength=max(group for group, *_ in origins) + 1)
-    nodes = [(0, "", "all clients at first"), *((g, str(p), f"seen in round {r}") for g, p, r in origins)]
+    numbers = [origin.group for origin in origins]
+    members = np.bincount(run.group, minlength=max(numbers) + 1)
+    wide = members.copy()  # with all groups that came from it
+    for group, parent, _ in sorted(origins, reverse=True):
+        if parent is not None:
+            wide[parent] += wide[group]
+    roomy = {group: bool(wide[group] >= ROOM * wide.max()) for group in numbers}
+    said = [f"{members[group]} clients<br>round {seen}" for group, _, seen in origins]
     tree = go.Icicle(
-        ids=[str(group) for group, *_ in nodes],
-        labels=[f"group {group}" for group, *_ in nodes],
-        parents=[parent for _, parent, _ in nodes],
-        values=[int(members[group]) for group, *_ in nodes],
-        text=[f"{members[group]} clients at the end<br>{when}" for group, _, when in nodes],
+        ids=[str(group) for group in numbers],
+        labels=[f"group {group}" if roomy[group] else f"{group}" for group in numbers],
+        parents=["" if origin.parent is None else str(origin.parent) for origin in origins],
+        values=[int(members[group]) for group in numbers],
+        text=[text if roomy[group] else "" for group, text in zip(numbers, said, strict=True)],
+        hovertext=said,
         branchvalues="remainder",
         textinfo="label+text",
-        hovertemplate="%{label}<br>%{text}<extra></extra>",
-        marker={"colors": [COLOURS[group % len(COLOURS)] for group, *_ in nodes]},
-        textfont={"color": [INK[group % len(COLOURS)] for group, *_ in nodes]},
+        hovertemplate="group %{id}<br>%{hovertext}<extra></extra>",
+        marker={"colors": [COLOURS[group % len(COLOURS)] for group in numbers]},
+        textfont={"color": [INK[group % len(COLOURS)] for group in numbers]},
         leaf={"opacity": 1},
         tiling={"orientation": "v"},
     )
     return Card(
         "Where groups came from",
-        "Each group below the one it split off; width is the number of clients.",
-        figure=figure([tree], "", "", 320, margin={"l": 8, "r": 8, "t": 8, "b": 8}),
+        "Each group below the one it split off, with its clients at the end and the round in which it was "
+        "first seen. Width is the number of clients.",
+        figure=figure(
+            [tree],
+            "",
+            "",
+            320,
+            margin={"l": 8, "r": 8, "t": 8, "b": 8},
+            uniformtext={"minsize": 10, "mode": "hide"},  # what has no room is told on hover
+        ),
         tags=run.tags,
     )

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.diagnosis.distances import Array, proportions, psi, psi_signed_terms
+from fedcohort.diagnosis.distances import Array, proportions, psi, psi_signed_terms, wpsi
 from fedcohort.report.page import Card
 from fedcohort.report.style import DIVERGING, OTHERS, figure, mark, plain, plain_each, small, thinned
 
 CLIENTS = 1000  # most clients in a chart
-CELLS = 1_200_000  # of all heat-maps of a kind on one page
+CELLS = 900_000  # characters of all charts of a kind on one page
+LABEL = 12  # characters of a client's name, about
 NAMED = 60  # most clients whose names are written beside a heat-map
 UNUSUAL = 40  # clients whose PSI is shown class by class
 GROUPS = 24  # most groups with a colour of their own
@@ -21,8 +22,9 @@ WIDE = {"l": 56, "r": 64, "t": 56, "b": 48}  # room for that bar, and for groups
 
 
 def rows_allowed(columns: int, charts: int) -> int:
-    """How many clients each of several heat-maps may show, so that the page stays small."""
-    return int(np.clip(CELLS // max(columns * charts, 1), 50, CLIENTS))
+    """How many clients each of several charts may show, so that the page stays small; ``columns`` is how many
+    characters of the page one takes beside its name."""
+    return int(np.clip(CELLS // max((columns + LABEL) * charts, 1), 50, CLIENTS))
 
 
 def left_out(clients: int, limit: int) -> str:
@@ -125,8 +127,8 @@ def client_map(
                 mode="markers",
                 name=f"group {number}",
                 marker={**mark(number), "size": small(diameter[own]), "opacity": 0.75},
-                text=[f"{plain(clients[client])}<br>{hover[client]}" for client in own.tolist()],
-                hovertemplate="%{text}<extra></extra>",
+                text=[f"{plain(clients[client])}: {hover[client]}" for client in own.tolist()],
+                hovertemplate=f"%{{text}}, group {number}<extra></extra>",
             )
         )
     titles = [f"direction {axis + 1} ({explained[axis]:.0%})" if axis < axes else "" for axis in (0, 1)]
@@ -169,7 +171,9 @@ def psi_card(counts: Array, clients: Sequence[str], classes: Sequence[str], tags
     return Card(
         "How far from the federation (PSI)",
         "The population stability index of a client's labels against everybody's (bars, right) is the sum of "
-        "a term for each class (left): blue where the client holds more of the class, orange where less."
+        "a term for each class (left): blue where the client holds more of the class, orange where less. "
+        f"Weighted by samples they average {wpsi(counts):.3g} (WPSI); credit scoring calls more than 0.25 a "
+        "large shift."
         + (f" The {len(most)} most unusual clients; {left:,} more are nearer." if left else ""),
         figure=figure(
             traces,

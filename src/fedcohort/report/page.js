@@ -1,4 +1,5 @@
 // Tabs, filters and the look of charts. Plotly draws them; what they show was decided when the page was written.
+// The address names the tab and its choices, "#/clients?method=fedavg&seed=1", so that they survive a reload.
 "use strict";
 
 const templates = JSON.parse(document.getElementById("templates").textContent);
@@ -36,9 +37,40 @@ function draw(article, choice) {
   Plotly.react(chart, data, layout, config);
 }
 
-function show() {
-  const name = location.hash.slice(2); // "#/name": no anchor, so that the browser does not scroll to it
+// The tab that the address names, with its choices; "#/name" is no anchor, so the browser does not scroll to it.
+function opened() {
+  const [name, choice] = location.hash.slice(2).split("?");
   const open = sections.find((section) => section.id === name) || sections[0];
+  for (const [key, value] of new URLSearchParams(choice)) {
+    const select = [...open.querySelectorAll("select")].find((each) => each.dataset.key === key);
+    if (select && [...select.options].some((option) => option.value === value)) {
+      select.value = value;
+      share(select);
+    }
+  }
+  return open;
+}
+
+// A choice holds in every tab that offers the same.
+function share(select) {
+  for (const other of document.querySelectorAll("select")) {
+    if (other.dataset.key === select.dataset.key && other.innerHTML === select.innerHTML) other.value = select.value;
+  }
+}
+
+function address(section) {
+  const choice = new URLSearchParams(chosen(section)).toString();
+  return `#/${section.id}${choice && "?"}${choice}`;
+}
+
+function choose(select) {
+  share(select);
+  history.replaceState(null, "", address(select.closest("section")));
+  show();
+}
+
+function show() {
+  const open = opened();
   tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.tab === open.id)));
   sections.forEach((section) => (section.hidden = section !== open));
   const choice = chosen(open);
@@ -60,10 +92,27 @@ function setTheme(dark) {
   show();
 }
 
+// The reader's own choice of light or dark, for as long as the browser's tab is open.
+function keepTheme(dark) {
+  try {
+    sessionStorage.setItem("dark", dark);
+  } catch { /* a browser that keeps nothing */ }
+  setTheme(dark);
+}
+
+function keptTheme() {
+  try {
+    const dark = sessionStorage.getItem("dark");
+    return dark === null ? preference.matches : dark === "true";
+  } catch {
+    return preference.matches;
+  }
+}
+
 const preference = matchMedia("(prefers-color-scheme: dark)");
 preference.addEventListener("change", (event) => setTheme(event.matches));
-document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme !== "dark"));
-tabs.forEach((tab) => tab.addEventListener("click", () => (location.hash = `/${tab.dataset.tab}`)));
+document.getElementById("theme").addEventListener("click", () => keepTheme(root.dataset.theme !== "dark"));
+tabs.forEach((tab) => tab.addEventListener("click", () => (location.hash = address(document.getElementById(tab.dataset.tab)))));
 window.addEventListener("hashchange", openTab);
-document.querySelectorAll("select").forEach((select) => select.addEventListener("change", show));
-setTheme(preference.matches);
+document.querySelectorAll("select").forEach((select) => select.addEventListener("change", () => choose(select)));
+setTheme(keptTheme());

@@ -7,7 +7,7 @@ say so, and the filters of a tab show what matches. Figures are drawn when they 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedcohort.report.style import TEMPLATES
 
@@ -26,13 +26,20 @@ class Table:
     strong: frozenset[tuple[int, int]] = frozenset()  # cells to emphasise: row, column
 
 
+class Led(NamedTuple):
+    """A paragraph whose first words stand out."""
+
+    lead: str
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class Card:
     """One thing to look at; everything but the title may be missing."""
 
     title: str
     about: str = ""  # how to read it
-    sentences: Sequence[str] = ()
+    sentences: Sequence[str | Led] = ()
     table: Table | None = None
     figure: "Figure | None" = None
     details: Sequence[tuple[str, str]] = ()  # heading and text of what opens on demand

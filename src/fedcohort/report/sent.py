@@ -10,11 +10,22 @@ from fedcohort.leaving import REFERENCE, Leaving, leaving, reference
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Table
 
+UPDATES = ("training", "update")  # the messages that carry what a client learnt
+LISTED = 50
+
 
 def sent_cards(evidence: Evidence) -> list[Card]:
-    """Bytes of all methods, then every kind of answer that each asks of a client."""
+    """Bytes of all methods, every kind of answer that each asks of a client, and how often which client gave
+    the largest."""
     firsts = [next(run for run in evidence.runs if run.title == title) for title in evidence.titles]
-    return [_totals(evidence, firsts), *(answers_card(run) for run in firsts)]
+    cards = [_totals(evidence, firsts)]
+    for first in firsts:
+        answers, model = ([], "") if first.method.pooled else _answers(first)
+        cards.append(answers_card(first, answers, model))
+        if answers and not first.method.silent:
+            own = (run for run in evidence.runs if run.title == first.title)
+            cards += [updates_card(run, answers) for run in own if len(run.visits)]
+    return cards
 
 
 def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
@@ -35,12 +46,11 @@ def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
     )
 
 
-def answers_card(run: Run) -> Card:
-    """Every kind of answer that a client gives with this method, and its bytes."""
+def answers_card(run: Run, answers: Sequence[Leaving], model: str) -> Card:
+    """Every kind of answer that a client gives with this method, and its bytes with this ``model``."""
     title, tags = f"Every answer of a client with {run.title}", {"method": run.title}
     if run.method.pooled:
         return Card(title, sentences=["All its training samples are moved to one place."], tags=tags)
-    answers, model = _answers(run)
     rows = [[one.message, one.when, one.what, f"{one.bytes:,}"] for one in answers]
     return Card(
         title,
@@ -48,6 +58,23 @@ def answers_card(run: Run) -> Card:
         table=Table(("answer", "when, and whose", "what it holds", ">bytes"), rows),
         tags=tags,
         note=f"Bytes of one answer of one client ({model}), without names and what the network adds.",
+    )
+
+
+def updates_card(run: Run, answers: Sequence[Leaving]) -> Card:
+    """How often each client sent its update, by far the most that it sends, and the bytes of these."""
+    each = sum(one.bytes for one in answers if one.message in UPDATES)
+    asked = np.bincount(run.visits[:, 1], minlength=len(run.clients))
+    order = np.lexsort((np.arange(len(asked)), -run.trained))[:LISTED].tolist()
+    sent = [_size(each * float(count)) for count in run.trained]
+    rows = [[run.clients[k], f"{asked[k]}", f"{run.trained[k]}", sent[k]] for k in order]
+    left = len(run.clients) - len(rows)
+    return Card(
+        f"How often each client sent its update with {run.title}, seed {run.seed}",
+        "Beside these it gave the short answers above: its profile once, the others when it was asked.",
+        table=Table(("client", ">rounds chosen", ">updates used", ">bytes of these"), rows),
+        tags=run.tags,
+        note=f"and {left:,} more, who sent no more than the last of these" if left else "",
     )
 
 

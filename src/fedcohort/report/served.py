@@ -6,46 +6,50 @@ import numpy as np
 
 from fedcohort.diagnosis.distances import pooled, proportions
 from fedcohort.report.gather import Evidence, Run
-from fedcohort.report.page import Card, Table
+from fedcohort.report.luck import luck_card
+from fedcohort.report.page import Card, Led, Table
 from fedcohort.report.service import Service, worst_tenth
 
 TOLD = 4  # clients about whom there is a paragraph
-LISTED = 25
+LISTED = 15
 NOTE = (
-    "Badly served: worse than the federation by more than luck explains (binomial tests, at most 5 % false "
-    "discoveries). By labels: the accuracy to expect if every class were recognised as well at the client as "
-    "it is everywhere."
+    "In bold: served worse than the federation by more than luck explains (binomial tests, at most 5 % false "
+    "discoveries). By labels: the accuracy to expect if every class were recognised as well at the "
+    "client as it is everywhere."
 )
 
 
-def served_card(evidence: Evidence, run: Run) -> Card:
-    """The answer in sentences, and the least served clients in a table."""
+def served_cards(evidence: Evidence, run: Run) -> list[Card]:
+    """The answer in sentences, a picture of all clients, and the least served in a table."""
     service, title = Service(evidence, run), "Who is badly served, and why?"
     if np.isnan(run.accuracy).all():
-        why = "they come with its last round" if not run.complete else "it had no test samples"
-        return Card(title, sentences=[f"No client's accuracy is known of this run: {why}."], tags=run.tags)
-    return Card(title, sentences=sentences(service), table=_table(service), tags=run.tags, note=NOTE)
+        why = "it had no test samples" if run.complete else "clients' own accuracies come with the last round"
+        return [Card(title, sentences=[f"Of this run that is not known: {why}."], tags=run.tags)]
+    return [
+        Card(title, sentences=sentences(service), tags=run.tags),
+        luck_card(service, len(evidence.runs)),
+        Card("The least served clients", table=_table(service), tags=run.tags, note=NOTE),
+    ]
 
 
-def sentences(service: Service) -> list[str]:
+def sentences(service: Service) -> list[str | Led]:
     """How many are badly served, then a paragraph for each of the worst."""
     run, known = service.run, service.run.accuracy[~np.isnan(service.run.accuracy)]
-    found = [
+    found: list[str | Led] = [
         f"With {run.title} (seed {run.seed}) {service.overall:.1%} of all test samples are answered right; "
-        f"single clients have between {known.min():.0%} and {known.max():.0%} of theirs, half of them "
-        f"{np.median(known):.0%} or more."
+        f"single clients have between {known.min():.0%} and {known.max():.0%} of theirs, with a median of "
+        f"{np.median(known):.0%}."
     ]
-    if (least := _least_served(service)) is not None:
-        found.append(least)
+    found += [text for text in (_least_served(service), _by_method(service)) if text is not None]
     bad = service.bad
     if not bad:
         worst = int(np.nanargmin(run.accuracy))
         found.append("No client is served worse than luck explains. The lowest accuracy, which may be luck:")
-        return [*found, paragraph(service, worst)]
+        return [*found, Led(f"{run.clients[worst]}:", paragraph(service, worst))]
     names = [run.clients[client] for client in bad]
-    are = "client is" if len(bad) == 1 else "clients are"
-    found.append(f"{len(bad)} of {len(known)} {are} served worse than luck explains: {_some(names)}.")
-    return [*found, *(paragraph(service, client) for client in bad[:TOLD])]
+    share = f"{len(bad):,} of {len(known):,} clients {'is' if len(bad) == 1 else 'are'}"
+    found.append(f"{share} served worse than luck explains: {_some(names)}.")
+    return [*found, *(Led(f"{run.clients[client]}:", paragraph(service, client)) for client in bad[:TOLD])]
 
 
 def _least_served(service: Service) -> str | None:
@@ -61,11 +65,21 @@ def _least_served(service: Service) -> str | None:
     return f"{text}; of the methods compared {best} does most for its worst tenth ({tenths[best]:.0%})."
 
 
+def _by_method(service: Service) -> str | None:
+    """How many clients each of the methods compared serves badly."""
+    bad = {run.title: len(Service(service.evidence, run).bad) for run in (service.run, *service.elsewhere)}
+    many = sorted((title for title in bad if bad[title]), key=lambda title: -bad[title])
+    if len(bad) < 2 or not many:
+        return None
+    none = [title for title in bad if not bad[title]]
+    counts = ", ".join(f"{bad[title]} with {title}" for title in many)
+    return f"Clients served worse than luck explains: {counts}{'; none with ' * bool(none)}{_some(none)}."
+
+
 def paragraph(service: Service, client: int) -> str:
     """One client: how it is served, why, and what to try."""
     run = service.run
-    size = run.test_size[client]
-    start = f"{run.clients[client]}: {run.accuracy[client]:.0%} of its {size:.0f} test samples are right."
+    start = f"{run.accuracy[client]:.0%} of its {run.test_size[client]:.0f} test samples are right."
     return " ".join([start, *_reasons(service, client), _advice(service, client)])
 
 
@@ -81,8 +95,10 @@ def _reasons(service: Service, client: int) -> list[str]:
                 f"Its labels are nearer to group {group} (Hellinger distance {near:.2f}) than to the rest of "
                 f"its own group {run.group[client]} ({own:.2f})."
             )
+        elif (run.group == run.group[client]).sum() == 1 and len(run.group) > 1:
+            reasons.append(f"It is alone in group {run.group[client]}.")
         elif len(np.unique(run.group)) > 1:
-            reasons.append(f"Group {run.group[client]} is the one that suits its labels best.")
+            reasons.append(f"No other group suits its labels clearly better than group {run.group[client]}.")
     if service.rarely(client):
         usual = np.median(run.trained)
         reasons.append(f"It trained in {run.trained[client]} rounds only (median {usual:.0f}).")
@@ -108,8 +124,7 @@ def _explained(service: Service, client: int) -> str:
     if service.by_labels(client):
         return f"Its classes are the hard ones: by them alone one would expect {expected:.0%}."
     return (
-        f"Its mix of classes does not explain it, by which one would expect {expected:.0%}: elsewhere the "
-        "model knows these classes better."
+        f"Its classes do not explain that: recognised as well as everywhere they would give {expected:.0%}."
     )
 
 

@@ -11,11 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from fedcohort.diagnosis.distances import Array, proportions
-from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.gather import Evidence, Ints, Labels, Run
 
 FALSE = 0.05  # share of false discoveries among the clients that are named
 BETTER = 0.05  # of accuracy: what another method must add to be worth a hint ...
 ERRORS = 2  # ... and how many standard errors that must be
+NEARER = 0.05  # of Hellinger distance: what makes another group's labels clearly nearer
 RARE = 0.5  # of the median: trains rarely
 TENTH = 0.1  # of the clients: those served worst
 
@@ -32,17 +33,31 @@ class Service:
         return self.run.metrics.get("global.accuracy", np.nan)
 
     @cached_property
+    def tested(self) -> Ints:
+        """Clients whose accuracy is known."""
+        return np.flatnonzero((self.run.test_size > 0) & ~np.isnan(self.run.accuracy))
+
+    @cached_property
     def bad(self) -> list[int]:
         """Clients served worse than luck explains, worst first."""
         from scipy.stats import binom, false_discovery_control
 
-        tested = np.flatnonzero((self.run.test_size > 0) & ~np.isnan(self.run.accuracy))
+        tested = self.tested
         if not len(tested) or np.isnan(self.overall):
             return []
         size, accuracy = self.run.test_size[tested], self.run.accuracy[tested]
         luck = binom.cdf(np.rint(accuracy * size), size, self.overall)
         named = tested[false_discovery_control(np.clip(luck, 0, 1)) < FALSE]
         return named[np.argsort(self.run.accuracy[named], kind="stable")].tolist()
+
+    def limit(self, size: Array) -> Array:
+        """The accuracy on ``size`` test samples up to which a client is in :attr:`bad`; below 0 where even no
+        right answer may be luck. The tests of Benjamini and Hochberg come down to one bound on p."""
+        from scipy.special import bdtrik
+
+        bound = FALSE * max(len(self.bad), 1) / max(len(self.tested), 1)
+        possible = (1 - self.overall) ** size <= bound
+        return np.where(possible, bdtrik(bound, size, self.overall) / size, -1.0)
 
     @cached_property
     def labels(self) -> Labels | None:
@@ -103,15 +118,17 @@ class Service:
         return bool(self.run.trained[client] < RARE * np.median(self.run.trained))
 
     def nearer(self, client: int) -> tuple[int, float, float] | None:
-        """A group whose labels are nearer to the client's than its own group's, and both distances."""
+        """A group whose labels are clearly nearer than those of the client's own, and both distances."""
         if self.distance is None:
             return None
         groups, far = self.distance
         own = groups.index(int(self.run.group[client]))
-        if np.isnan(far[client]).all():
+        if np.isnan(far[client, own]):  # it has no samples, or is alone in its group
             return None
         best = int(np.nanargmin(far[client]))
-        return None if best == own else (groups[best], far[client, best], far[client, own])
+        if far[client, best] > far[client, own] - NEARER:
+            return None
+        return groups[best], far[client, best], far[client, own]
 
 
 def worst_tenth(accuracy: Array) -> float:

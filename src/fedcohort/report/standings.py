@@ -27,9 +27,8 @@ class Paired(NamedTuple):
 
 def standings_of(evidence: Evidence) -> list[Standing]:
     """Best first; references, which are no federated methods, after all others."""
-    runs = {run.title: run for run in evidence.runs}
-    ranked = rank([run.outcome for run in evidence.runs])
-    return sorted(ranked, key=lambda s: runs[s.method].method.pooled or runs[s.method].method.silent)
+    ranked, references = rank([run.outcome for run in evidence.runs]), evidence.references
+    return sorted(ranked, key=lambda standing: standing.method in references)
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
@@ -68,8 +67,10 @@ def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[st
 
 
 def _common(runs: Sequence[Run], ours: str, theirs: str) -> list[tuple[float, float]]:
-    """Final accuracies of two methods on the same data and seed."""
-    final = {(run.title, run.seed, run.facts["fingerprint"]): run.metrics.get(MAIN) for run in runs}
+    """Final accuracies of two methods on the same data and seed; one that goes on has none yet."""
+    final = {
+        (run.title, run.seed, run.facts["fingerprint"]): run.metrics.get(MAIN) for run in runs if run.complete
+    }
     pairs = []
     for (title, *condition), value in final.items():
         partner = final.get((theirs, *condition))
@@ -84,12 +85,12 @@ def _common(runs: Sequence[Run], ours: str, theirs: str) -> list[tuple[float, fl
 
 
 def leaderboard_card(evidence: Evidence) -> Card:
-    standings = standings_of(evidence)
+    standings, references = standings_of(evidence), evidence.references
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
     columns = ["method", ">seeds", *(">" + title.replace("\n", " ") for _, title, _, _ in COLUMNS)]
     if tests:
-        columns += [">behind the best (95 %)", ">p"]
+        columns += [">points behind the best (95\u00a0%)", ">p (Holm)"]
     rows, strong = [], set()
     for standing in standings:
         known = {key: value for key, value in standing.mean.items() if not np.isnan(value)}
@@ -98,22 +99,35 @@ def leaderboard_card(evidence: Evidence) -> Card:
             for key, _, _, kind in COLUMNS
         ]
         rows.append([standing.method, str(len(standing.seeds)), *shown, *_test_cells(standing, tests)])
-    for column, (key, _, more, _) in enumerate(COLUMNS):
-        values = [round(standing.mean.get(key, np.nan), 9) for standing in standings]
+    for column, (key, _, more, _) in enumerate(COLUMNS):  # references are the last rows, and never the best
+        values = [round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in references]
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
-    note = (
-        f"The last columns compare global accuracy with the best method's on the same seeds: paired t-test, "
-        f"p adjusted by Holm for {len(tests)} tests. Few seeds can prove large differences only."
-        if tests
-        else f"With {SEEDS} seeds or more, differences would be tested too."
-        if len(standings) > 1
-        else ""
-    )
     table = Table(columns, rows, frozenset(strong))
-    return Card("Leaderboard", spread + SCOPES, [headline(evidence)], table, note=note)
+    return Card("Leaderboard", spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
+
+
+def _words(evidence: Evidence) -> list[str]:
+    if all(run.complete for run in evidence.runs):
+        return [headline(evidence)]
+    return [headline(evidence), "Not all runs are complete: each number is the last that was measured."]
+
+
+def _note(standings: Sequence[Standing], tests: dict[str, Paired]) -> str:
+    """How differences were tested, or what it would take."""
+    if tests:
+        return (
+            "The last columns compare global accuracy with that of the first method on the same seeds, data "
+            "and partition: the mean difference in percentage points with its 95 % interval, and the p of a "
+            f"paired t-test, adjusted by Holm for {len(tests)} test{'s' * (len(tests) > 1)} (the intervals "
+            "are not). The first method was found by these very seeds, which flatters it, and few seeds can "
+            "prove large differences only."
+        )
+    return (
+        f"With {SEEDS} complete seeds or more, differences would be tested too." if len(standings) > 1 else ""
+    )
 
 
 def _test_cells(standing: Standing, tests: dict[str, Paired]) -> list[str]:

@@ -22,9 +22,9 @@ DIVERGING = [  # through nothing, so that it fits light and dark
     [0.5, "rgba(0,114,178,0)"],
     [1, "rgba(0,114,178,1)"],
 ]
-DASHES = ("solid", "dash", "dot", "dashdot")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # 5 and 6 have no factor in common: 30 looks
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
-POINTS = 400  # of a curve; more would not be seen
+POINTS = 300  # of a curve; more would not be seen
 NAME = 40  # characters of a name in a chart
 
 
@@ -62,23 +62,26 @@ def figure(traces: Sequence[Any], x: str, y: str, height: int = 380, **layout: A
     """A figure without a look of its own: the page gives it one that fits light or dark."""
     import plotly.graph_objects as go
 
-    axes = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
+    heat = any(isinstance(trace, go.Heatmap) for trace in traces)
+    near = {} if heat else {"standoff": 8}  # below a heat-map Plotly would put it on the ticks
+    axes = {"xaxis": {"title": {"text": x, **near}}, "yaxis": {"title": {"text": y}}}
     for axis in axes:
         axes[axis] |= layout.pop(axis, {})
     common = {
         "template": {},
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 16, "b": 48},
-        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
+        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "itemwidth": 40},
         "hovermode": "closest",
     }
     return go.Figure(list(traces), layout={**common, **axes, **layout})
 
 
-def look(number: int) -> dict[str, Any]:
-    """The line of the ``number``-th method: another colour, then another dash."""
-    dash = DASHES[number // len(COLOURS) % len(DASHES)]
-    return {"color": COLOURS[number % len(COLOURS)], "dash": dash, "width": 2}
+def look(number: int, reference: bool = False) -> dict[str, Any]:
+    """The line of the ``number``-th method: both colour and dash change, so that a line that lies on another
+    lets it show through. What is there for reference is grey."""
+    colour = OTHERS if reference else COLOURS[number % len(COLOURS)]
+    return {"color": colour, "dash": DASHES[number % len(DASHES)], "width": 2}
 
 
 def mark(number: int) -> dict[str, Any]:
