@@ -6,6 +6,7 @@ Two lengths of each run tell the seconds of a start from the seconds of a round.
 ``--write`` puts the table into docs/deploy.md.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -60,8 +61,10 @@ def measured(way: Callable[[Path], None], rounds: int) -> tuple[float, float]:
         begun = time.perf_counter()
         way(folder)
         seconds = time.perf_counter() - begun
-        (result,) = folder.rglob("result.json")
-        return seconds, read_result(result.parent)["global.accuracy"]
+        results = [read_result(path.parent) for path in folder.rglob("result.json")]
+        if len(results) != 1 or results[0] is None:
+            raise SystemExit(f"{way.__name__} left {len(results)} results of {rounds} rounds, not one")
+        return seconds, results[0]["global.accuracy"]
 
 
 def run_ours(folder: Path) -> None:
@@ -77,10 +80,21 @@ def run_ray(folder: Path) -> None:
     nodes = f"num-supernodes={CLIENTS} client-resources-num-cpus=1 init-args-num-cpus={os.cpu_count()}"
     words = [program("flwr"), "run", "app", "local", "--stream", "--federation-config", nodes]
     try:
-        subprocess.run(words, cwd=folder, env=env, check=True, capture_output=True, timeout=900)
+        done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+        status = run_status(env)
+        if status != "finished:completed":  # 'flwr run' ends with success all the same
+            raise SystemExit(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nFlower calls this run {status}")
     finally:
         for process in belonging_to(home):
             os.kill(process, signal.SIGKILL)
+
+
+def run_status(env: dict[str, str]) -> str:
+    """Of the only run."""
+    words = [program("flwr"), "list", "local", "--format", "json"]
+    done = subprocess.run(words, env=env, check=True, capture_output=True, text=True, timeout=120)
+    (run,) = json.loads(done.stdout)["runs"]
+    return str(run["status"])
 
 
 def belonging_to(home: Path) -> list[int]:

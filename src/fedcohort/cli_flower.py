@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedcohort.errors import UserError
+from fedcohort.own_code import own_function
 
 app = typer.Typer(
     help="Deploy a federation on several machines through Flower.",
@@ -62,14 +63,19 @@ def init(
     clients: Annotated[
         int, typer.Option(min=0, help="To wait for before the first round; 0: as many as the partition has.")
     ] = 0,
+    load: Annotated[
+        str, typer.Option(help="module:function that loads a client's data, if it shall go with the app.")
+    ] = "",
 ) -> None:
     """Write a Flower app that runs an experiment file, for 'flwr run'.
 
-    fedcohort flower init app --experiment experiment.toml --clients 3
+    fedcohort flower init app --experiment experiment.toml --clients 4
+
+    Your own modules that the experiment names (model, imports) go with it.
     """
     from fedcohort.flower.template import write_app
 
-    _list(write_app(folder, experiment, clients))
+    _list(write_app(folder, experiment, clients, load))
     print(f"Read {folder / 'README.md'} for the commands that run it.")
 
 
@@ -87,8 +93,8 @@ def server(
 ) -> None:
     """Serve a federation, until Ctrl-C: TLS, and only clients whose public key is in CERTS/clients.
 
-    A key that is put there later is admitted within seconds. Start a run from another terminal:
-    FLWR_HOME=flower-server flwr run app
+    A key that is put there later is admitted within seconds; one that is removed is shut out, for good.
+    Start a run from another terminal: FLWR_HOME=flower-server flwr run app
     """
     from fedcohort.flower.superlink import Server
 
@@ -128,11 +134,14 @@ def client(
 def _node_settings(
     data: Path | None, label: str | None, load: str | None, part: int | None
 ) -> dict[str, str | int]:
-    """What the ClientApp is told, after a look at the table that would otherwise fail in the first round."""
+    """What the ClientApp is told, after a look at what would otherwise fail in the first round."""
     if sum(given is not None for given in (data, load, part)) != 1:
         raise UserError("say where this client's data are, once: --data with --label, or --load, or --part")
+    if load is not None:
+        own_function(load, "--load")
+        return {"load": load}
     if data is None:
-        return {"load": load} if load is not None else {"partition-id": part or 0}
+        return {"partition-id": part or 0}
     if label is None:
         raise UserError(f"name the label column of {data} with --label")
     from fedcohort.data.places import Places

@@ -11,7 +11,7 @@ from fedcohort.core.state import unpack
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
-from fedcohort.record import read_result, read_table
+from fedcohort.record import ROSTER, read_result, read_table
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,13 @@ class FinishedRun:
         return len(unpack(checkpoint.load(self.directory)[0], lambda _: {}).groups)
 
     def counts(self) -> tuple[Array, list[str]]:
-        """Label counts of the clients as the server saw them, dealt again from the run's data; the classes.
+        """Label counts of the clients as the server saw them; the classes.
 
-        A run directory holds no label counts: where privacy withheld them, nobody can look them up later.
+        Of a deployment they are what clients told before training. The directory of a simulation holds none:
+        they are dealt again from the run's data. Where privacy withheld them, nobody can look them up later.
         """
+        if (self.directory / ROSTER).exists():
+            return self._told()
         federation = self.experiment.federation(self.seed)
         kept = json.loads((self.directory / "env.json").read_text(encoding="utf-8"))["fingerprint"]
         if kept != federation.fingerprint():
@@ -59,3 +62,11 @@ class FinishedRun:
                 "this run withheld its clients' label counts (privacy.counts): give --losses instead"
             )
         return revealed.numpy(), list(federation.classes)
+
+    def _told(self) -> tuple[Array, list[str]]:
+        from safetensors import safe_open
+
+        with safe_open(self.directory / ROSTER, framework="np") as roster:
+            if "counts" not in roster.keys():  # noqa: SIM118  # not a dict
+                raise UserError("no label counts were told in this run: give --losses instead")
+            return roster.get_tensor("counts"), json.loads(roster.metadata()["facts"])["classes"]

@@ -2,8 +2,10 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fedcohort.errors import UserError
 
@@ -11,7 +13,7 @@ from fedcohort.errors import UserError
 def import_own(module: str, setting: str) -> ModuleType:
     """Imports a module of the working directory or the environment, named in ``setting``."""
     if str(Path.cwd()) not in sys.path:  # a console script does not look in the working directory by itself
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.insert(1, str(Path.cwd()))  # behind the program's own: of a Flower app, what came with it
     try:
         return importlib.import_module(module)
     except UserError:
@@ -22,6 +24,15 @@ def import_own(module: str, setting: str) -> ModuleType:
         ) from error
     except Exception as error:  # somebody else's code: anything may happen
         raise UserError(f"{setting}: '{module}' fails with {in_words(error)}") from error
+
+
+def own_function(reference: str, setting: str) -> Callable[..., Any]:
+    """The function that is called ``module:function``."""
+    module, _, name = reference.partition(":")
+    found = getattr(import_own(module, setting), name, None) if module and name else None
+    if not callable(found):
+        raise UserError(f"{setting}: there is no function '{reference}'; write 'module:function'")
+    return found
 
 
 def in_words(error: Exception) -> str:

@@ -19,6 +19,13 @@ MISTAKES = {
         [*CLIENT, "--data", "p.csv", "--label", "outcome"],
         "there is no ca.crt: check --ca and --key",
     ),
+    "no such loader": ([*CLIENT, "--load", "math:no"], "--load: there is no function 'math:no'"),
+    "no function": ([*CLIENT, "--load", "math"], "write 'module:function'"),
+    "no module": ([*CLIENT, "--load", "nowhere:load"], "--load: cannot import 'nowhere'"),
+    "an app without its loader": (
+        ["init", "app", "--experiment", "e.toml", "--load", "nowhere:load"],
+        "flower init: cannot import 'nowhere'",
+    ),
     "no certificates": (["server"], "make it with 'fedcohort flower certs'"),
     "a name with a slash": (["key", "a/b"], "cannot be a client's name"),
     "no experiment": (["init", "app", "--experiment", "none.toml"], "there is no experiment file none.toml"),
@@ -54,7 +61,7 @@ def test_the_app_is_what_flower_wants_of_one(cli, here):
     config, warnings = load_and_validate(here / "app/pyproject.toml", check_module=True)
     assert not warnings
     settings = config["tool"]["flwr"]["app"]["config"]
-    assert set(settings) == {"experiment", "out", "clients", "round-timeout", "resume"}
+    assert set(settings) == {"experiment", "load", "out", "clients", "round-timeout", "resume"}
     assert Path(settings["experiment"]).read_text() == (here / "e.toml").read_text()
 
 
@@ -71,6 +78,29 @@ def test_results_are_not_sent_to_clients_with_the_app(cli, here):
         names = set(packed.namelist())
     assert {"pyproject.toml", "experiment.toml", "fedcohort_app/client_app.py"} <= names
     assert not [name for name in names if "runs" in name]
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
+def test_ones_own_modules_are_sent_with_the_app(cli, here):
+    """The model, a method, the loader: files and packages of the working directory, not what is installed."""
+    from flwr.cli.build import build_fab_from_disk
+
+    (here / "its_net.py").write_text("def make(shape, classes): ...\n")
+    (here / "its_method.py").write_text("")
+    (here / "its_ward").mkdir()
+    (here / "its_ward/__init__.py").write_text("from its_ward.reader import load\n")
+    (here / "its_ward/reader.py").write_text("def load(client): ...\n")
+    text = 'imports = ["its_method", "json"]\nmethod = ["fedavg"]\nmodel = "its_net:make"\n'
+    (here / "own.toml").write_text(text)
+    words = ["flower", "init", "app", "--experiment", "own.toml", "--load", "its_ward:load"]
+    code, out, _ = cli(*words)
+    assert code == 0
+    assert {"app/its_net.py", "app/its_method.py", "app/its_ward"} <= set(out.split())
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(here / "app"))) as packed:
+        names = set(packed.namelist())
+    assert {"its_net.py", "its_method.py", "its_ward/__init__.py", "its_ward/reader.py"} <= names
+    assert not [name for name in names if "json" in name]
+    assert "`its_net.py`" in (here / "app/README.md").read_text()
 
 
 def test_a_folder_may_have_any_name(cli, here):

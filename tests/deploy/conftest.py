@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.flower import processes, superlink, supernode
+from fedcohort.flower import admission, processes, superlink, supernode
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
     def program(name: str) -> str:
         return str(folder / name)
 
-    for module in (processes, superlink, supernode):
+    for module in (admission, processes, superlink, supernode):
         monkeypatch.setattr(module, "program", program)
 
     def write(name: str, code: str) -> None:

@@ -14,7 +14,7 @@ import tomli_w
 from loopback import Network, foreign_peers, marked, running_after
 
 from fedcohort.experiment import Experiment
-from fedcohort.flower.certs import write_certificates
+from fedcohort.flower.certs import write_certificates, write_key
 from fedcohort.flower.processes import environment, free_port, program
 from fedcohort.flower.template import write_app
 from fedcohort.runner import run
@@ -57,14 +57,22 @@ class Running:
 class Deployment:
     """Use as a context manager; what is below ``folder`` stays for the test to look at."""
 
-    def __init__(self, folder: Path, network: Network, experiment: dict, clients: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        network: Network,
+        experiment: dict,
+        clients: int,
+        load: str = "",
+        wanted: int = 0,
+    ) -> None:
         self.folder, self.network = folder, network
         self.certs, self.home, self.app = folder / "certs", folder / "server", folder / "app"
         self.port, self.local_port = free_port(), free_port()
         self.env = {**environment(self.home), MARK: str(folder), "OMP_NUM_THREADS": "1"}
         write_certificates(self.certs, [], clients)
         (folder / "experiment.toml").write_text(tomli_w.dumps(experiment))
-        write_app(self.app, folder / "experiment.toml")
+        write_app(self.app, folder / "experiment.toml", wanted, load)
         self.clients: dict[int, Running] = {}
         self.foreign: set[str] = set()
         self.starts = 0  # of the server; all write to one log
@@ -77,11 +85,14 @@ class Deployment:
             running.end()
         for running in (*self.clients.values(), self.server):
             running.process.wait(30)
-        left = running_after(self._marked, 20)
-        for process in left:
+        processes, ports = running_after(self._marked, 20), self.network.listening()
+        for process in processes:
             os.kill(process, signal.SIGKILL)
-        assert not left, f"processes were left behind: {left}"
-        assert not {self.port, self.local_port} & self.network.listening()
+        assert not processes, f"processes were left behind: {processes}"
+        if self.network.holder is None:  # others may listen there
+            ports &= {self.port, self.local_port}
+        assert not ports, f"ports were left open: {ports}"
+        assert not self.network.attempts(), "somebody tried to reach another machine"
         assert not self.foreign, f"connections left this machine: {self.foreign}"
 
     def _marked(self) -> list[int]:
@@ -94,12 +105,43 @@ class Deployment:
         self.server = self._background(words, "server.log")
         self.server.wait_for("serving at", times=self.starts)
 
+    def start_clients(self, count: int) -> None:
+        """So many clients, each with its part of the experiment's data, until all are connected."""
+        for number in range(count):
+            self.start_client(number, "--part", str(number))
+        for number in range(count):
+            self.clients[number].wait_for("SuperNode ID:")
+
     def start_client(self, number: int, *options: str, key: Path | None = None) -> Running:
         key = key or self.certs / f"clients/client-{number}.key"
         words = [FEDCOHORT, "flower", "client", "--superlink", f"127.0.0.1:{self.port}", "--key", str(key)]
         words += ["--ca", str(self.certs / "ca.crt"), "--home", str(self.folder / f"node-{number}")]
         self.clients[number] = self._background([*words, *options], f"client-{number}.log")
         return self.clients[number]
+
+    def refuse_stranger(self) -> None:
+        """A node with a key that nobody admitted, and one with none at all: neither gets in."""
+        key, _ = write_key(self.folder / "stranger.key")
+        stranger = self.start_client(99, "--part", "0", key=key)
+        words = [program("flower-supernode"), "--superlink", f"127.0.0.1:{self.port}"]
+        words += ["--root-certificates", str(self.certs / "ca.crt"), "--port", str(free_port())]
+        keyless = self._background(words, "keyless.log")
+        self.clients[98] = keyless
+        stranger.wait_for("not connected; trying again")
+        stranger.end()
+        assert keyless.process.wait(90) != 0, keyless.text
+        for running in (stranger, keyless):
+            assert "SuperNode ID:" not in running.text
+
+    def shut_out(self, number: int) -> None:
+        """Its key leaves the folder: it is refused from then on, also when the key comes back."""
+        key = self.certs / f"clients/client-{number}.pub"
+        text = key.read_text()
+        key.unlink()
+        self.server.wait_for(f"shut out client-{number}", 30)
+        self.clients[number].wait_for("not connected; trying again", 120)
+        key.write_text(text)
+        self.server.wait_for(f"client-{number} was shut out", 30)
 
     def flwr(self, *words: str) -> dict:
         """One of Flower's own commands, with its answer in JSON."""
@@ -133,6 +175,11 @@ class Deployment:
         (table,) = (self.app / "runs").rglob("table.csv")
         return table.parent
 
+    def report(self) -> str:
+        """The final report, as HTML."""
+        (page,) = (self.app / "runs").rglob("report.html")
+        return page.read_text()
+
     def told(self) -> str:
         """What the run's own log says happened to whom."""
         return (self.results() / "flower.log").read_text()
@@ -150,13 +197,13 @@ class Deployment:
         return Running(self.network.command(command), self.folder / log, self.env)
 
 
-def read_rows(run: Path) -> dict[tuple[int, str], float]:
-    """Of a run's table, the numbers about the whole federation, by round and name."""
+def read_rows(run: Path, client: str = "") -> dict[tuple[int, str], float]:
+    """Of a run's table, the numbers about one client or about the whole federation, by round and name."""
     with (run / "table.csv").open(newline="") as file:
         return {
             (int(row["round"]), f"{row['scope']}.{row['metric']}"): float(row["value"])
             for row in csv.DictReader(file)
-            if not row["client"] and not row["group"]
+            if row["client"] == client and (client or not row["group"])
         }
 
 

@@ -1,4 +1,8 @@
-"""A network of its own for a deployment: loopback and nothing else, where the system permits it."""
+"""A network of its own for a deployment: loopback and nothing else, where the system permits it.
+
+In such a network nothing can leave, and the kernel counts every attempt. Where the system permits none, a
+look at open sockets once a second has to do: it sees a connection that lasts, and may miss a short one.
+"""
 
 import contextlib
 import shutil
@@ -7,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 HOLD = """
@@ -16,7 +21,10 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
 print("ready", flush=True)
 sys.stdin.read()
 """
-LISTENING, ESTABLISHED = "0A", "01"
+LISTENING = "0A"
+# Of the kernel's counters, those that stay 0 while all is on loopback: packets without a way, and any UDP,
+# with which names would be looked up at a resolver of this machine.
+OUTWARD = {"Ip.OutNoRoutes", "Udp.OutDatagrams", "Ip6OutNoRoutes", "Udp6OutDatagrams"}
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,24 @@ class Network:
 
     def listening(self) -> set[int]:
         """The ports on which somebody in this network listens."""
-        text = subprocess.run(
-            self.command(["cat", "/proc/net/tcp"]), capture_output=True, text=True, check=True
-        ).stdout
-        rows = (line.split() for line in text.splitlines()[1:])
+        rows = (line.split() for line in self._read("tcp", "tcp6").splitlines())
         return {int(row[1].split(":")[1], 16) for row in rows if row[3] == LISTENING}
+
+    def attempts(self) -> int:
+        """How often somebody tried to reach another machine; 0 where this is not counted."""
+        if self.holder is None:
+            return 0
+        lines = [line.split() for line in self._read("snmp").splitlines()]
+        counts = {line[0]: int(line[1]) for line in map(str.split, self._read("snmp6").splitlines())}
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            group = names[0].removesuffix(":")
+            counts |= {f"{group}.{name}": int(v) for name, v in zip(names[1:], values[1:], strict=True)}
+        return sum(counts.get(name, 0) for name in OUTWARD)
+
+    def _read(self, *names: str) -> str:
+        """What this network's /proc/net has under these names; it has no file for IPv6 where that is off."""
+        command = self.command(["cat", *(f"/proc/net/{name}" for name in names)])
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 @contextlib.contextmanager
@@ -83,20 +104,35 @@ def running_after(processes: Callable[[], list[int]], seconds: float) -> list[in
 
 
 def foreign_peers(processes: list[int]) -> set[str]:
-    """Addresses other than loopback to which one of these processes holds a TCP connection."""
-    sockets, peers = set[str](), set[str]()
-    for process in processes:
-        for descriptor in _links(Path(f"/proc/{process}/fd")):
-            sockets.add(descriptor.removeprefix("socket:[").removesuffix("]"))
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        row = line.split()
-        address = row[2].split(":")[0]
-        if row[3] == ESTABLISHED and row[9] in sockets and not address.endswith("7F"):
-            peers.add(".".join(str(byte) for byte in reversed(bytes.fromhex(address))))
-    return peers
+    """Other machines' addresses to which one of these processes has a socket."""
+    links = (link for process in processes for link in _links(Path(f"/proc/{process}/fd")))
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links}
+    tables = (Path("/proc/net") / name for name in ("tcp", "tcp6", "udp", "udp6"))
+    return set().union(*(foreign(table.read_text(), sockets) for table in tables if table.exists()))
+
+
+def foreign(table: str, sockets: set[str]) -> set[str]:
+    """The same of one of the kernel's tables of sockets."""
+    found = set[str]()
+    for row in map(str.split, table.splitlines()[1:]):
+        address = _address(row[2].split(":")[0])
+        if row[9] in sockets and not (address.is_loopback or address.is_unspecified):
+            found.add(str(address))
+    return found
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """The kernel writes an address as words whose bytes are reversed."""
+    raw = bytes.fromhex(text)
+    address = ip_address(b"".join(raw[start : start + 4][::-1] for start in range(0, len(raw), 4)))
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _links(folder: Path) -> list[str]:
+    """What the entries of a folder point to, but for those that go while we look."""
+    found = list[str]()
     with contextlib.suppress(OSError):
-        return [str(link.readlink()) for link in folder.iterdir()]
-    return []
+        for link in list(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                found.append(str(link.readlink()))
+    return found

@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 import ssl
+import sys
 import threading
 
 import pytest
@@ -93,6 +94,14 @@ def test_a_clients_two_files_are_one_pair_as_ssh_writes_it(tmp_path):
     assert public.read_text().startswith("ecdsa-sha2-nistp384 ")
     with pytest.raises(UserError, match="exists already"):
         write_key(tmp_path / "hospital-a.key")
+
+
+def test_without_flowers_packages_there_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    for write in (lambda: write_certificates(tmp_path, []), lambda: write_key(tmp_path / "a.key")):
+        with pytest.raises(UserError, match=r"pip install 'fedcohort\[flower\]'"):
+            write()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_host_that_no_certificate_can_name_is_refused(tmp_path):

@@ -7,8 +7,6 @@ import pytest
 from deployment import Deployment, read_rows, simulate
 from loopback import own_network
 
-from fedcohort.flower.certs import write_key
-
 EXPERIMENT = {
     "rounds": 2,
     "cohort": 1.0,
@@ -16,7 +14,7 @@ EXPERIMENT = {
     "partition": {"name": "dirichlet", "clients": 3, "alpha": 0.5},
     "model": {"name": "logistic"},
     "local": {"steps": 3, "batch": 16},
-    "evaluate": {"every": 2},
+    "evaluate": {"every": 1},
     "method": ["scaffold"],  # its clients must remember something from round to round
 }
 OPERATOR = """
@@ -30,19 +28,12 @@ except urllib.error.HTTPError as error:
 
 
 def test_three_clients_train_as_in_simulation_and_a_stranger_is_refused(tmp_path):
-    """The stranger has the right certificate and a key of its own that nobody admitted; it may also not talk
-    to the SuperLink as an operator does."""
+    """Strangers have the right certificate, and a key that nobody admitted or none; nor may anybody talk to
+    the SuperLink as an operator does."""
     with own_network() as network, Deployment(tmp_path, network, EXPERIMENT, clients=3) as there:
         there.start_server()
-        for number in range(3):
-            there.start_client(number, "--part", str(number))
-        key, _ = write_key(tmp_path / "stranger.key")
-        stranger = there.start_client(9, "--part", "0", key=key)
-        for number in range(3):
-            there.clients[number].wait_for("SuperNode ID:")
-        stranger.wait_for("not connected; trying again")
-        stranger.end()
-        assert "SuperNode ID:" not in stranger.text
+        there.start_clients(3)
+        there.refuse_stranger()
         run = there.start_run(round_timeout=300)
         door = [sys.executable, "-c", OPERATOR, f"127.0.0.1:{there.port}", str(there.certs / "ca.crt")]
         asked = subprocess.run(network.command(door), capture_output=True, text=True, check=True)
@@ -52,3 +43,6 @@ def test_three_clients_train_as_in_simulation_and_a_stranger_is_refused(tmp_path
     for metric in ("global.accuracy", "global.loss", "personal.accuracy"):
         assert rows[2, metric] == pytest.approx(expected[metric], abs=1e-6)
     assert rows[2, "round.lost"] == 0
+    # Three orders, then three evaluations that bring the orders of round 2, then three evaluations.
+    assert [rows[number, "round.messages"] for number in (1, 2)] == [6, 3]
+    assert "Every client answered all it was asked." in there.report()

@@ -9,6 +9,21 @@ from test_deployment import EXPERIMENT
 
 pytestmark = pytest.mark.deploy
 
+FOUR = {"name": "dirichlet", "clients": 4, "alpha": 0.5}
+NETWORK = """
+from torch import nn
+
+def make(shape, classes):
+    return nn.Sequential(nn.Linear(shape[0], 4), nn.ReLU(), nn.Linear(4, classes))
+"""
+WARD = """
+import numpy as np
+
+def load(client):
+    y = np.arange(40) % 2
+    return np.stack([2.0 * y - 1, np.full(40, {offset})], 1), y
+"""
+
 TROUBLE = '''"""A client's part that misbehaves at some clients."""
 
 import time
@@ -26,7 +41,7 @@ class Troubled(ClientApp):
     def __call__(self, message, context):
         fault, kind = FAULTS.get(context.node_config["partition-id"]), message.metadata.message_type
         if fault == "slow" and kind == wire.TRAIN and wire.read(message.content).facts["number"] == 1:
-            time.sleep(150)
+            time.sleep(125)
         reply = honest(message, context)
         if kind == wire.TRAIN and fault in ("nan", "shape"):
             letter = wire.read(reply.content)
@@ -54,66 +69,96 @@ def network():
 
 def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, network):
     """Of five clients one sends NaN, one a wrong shape, one is too late in round 2, and one that counts its
-    labels wrong does not even take part."""
+    labels wrong does not even take part. Two that have no admitted key get nowhere."""
     experiment = {**EXPERIMENT, "method": ["fedlecc"], "partition": {"name": "iid", "clients": 5}}
+    experiment["evaluate"] = {"every": 2}
     faults = {1: "nan", 2: "shape", 3: "slow", 4: "counts"}
     with Deployment(tmp_path, network, experiment, clients=5) as there:
         (there.app / "fedcohort_app/client_app.py").write_text(TROUBLE.format(faults=faults))
         there.start_server()
-        for number in range(5):
-            there.start_client(number, "--part", str(number))
-        for client in there.clients.values():
-            client.wait_for("SuperNode ID:")
+        there.start_clients(5)
+        there.refuse_stranger()
         run = there.start_run(round_timeout=100)
         assert there.wait_for_run(run, 500) == "finished:completed"
-    told, rows = there.told(), read_rows(there.results())
+    told, rows, page = there.told(), read_rows(there.results()), there.report()
     for client, what in ((1, "its update is not a number"), (2, "its update has the wrong shape")):
-        assert told.count(f"client {client} is refused: {what}") == 2, told[-5000:]
+        assert told.count(f"client {client} is refused: {what}\n") == 2, told[-5000:]
+        assert f"is refused: {what} (rounds 1 and 2)" in page
     assert "client 3 did not answer in time" in told
+    assert "did not answer in time (round 2" in page
     assert "does not take part: it sent 11 label counts for 10 classes" in told
+    assert "does not take part: it sent 11 label counts for 10 classes" in page
     assert [(rows[n, "round.lost"], rows[n, "round.rejected"]) for n in (1, 2)] == [(0, 2), (1, 2)]
     assert rows[2, "global.loss"] < math.log(10)  # that of a model that has learnt nothing of ten classes
 
 
 def test_a_client_killed_in_a_round_is_missed_and_comes_back_by_itself(tmp_path, network):
     """Killed while it trains in round 2. Its own supervisor starts it again; the server, which believes it to
-    be there for a minute, refuses it until then. It trains in the last round."""
-    experiment = {**EXPERIMENT, "rounds": 5, "evaluate": {"every": 5}}
-    with Deployment(tmp_path, network, experiment, clients=3) as there:
+    be there for a minute, refuses it until then. It trains in the last round. At last another is shut out."""
+    experiment = {**EXPERIMENT, "rounds": 5, "evaluate": {"every": 5}, "partition": FOUR}
+    with Deployment(tmp_path, network, experiment, clients=4) as there:
         there.start_server()
-        for number in range(3):
-            there.start_client(number, "--part", str(number))
-        for client in there.clients.values():
-            client.wait_for("SuperNode ID:")
+        there.start_clients(4)
         run = there.start_run(round_timeout=120)
         victim = there.clients[2]
         victim.wait_for("Receiving: train message", 120, times=2)
         there.kill(victim, "flower-supernode")
         victim.wait_for("not connected; trying again", 30)
         assert there.wait_for_run(run, 500) == "finished:completed"
-    rows = read_rows(there.results())
+        there.shut_out(3)
+    rows, own, page = read_rows(there.results()), read_rows(there.results(), "client 2"), there.report()
     assert [rows[number, "round.lost"] for number in (1, 2, 5)] == [0, 1, 0]
-    told = there.told()
-    assert "client 2 went offline" in told or "client 2 did not answer in time" in told, told
+    assert [own[number, "cohort.trained"] for number in (1, 2, 5)] == [1, 0, 1]
+    assert "went offline (round 2)" in page or "did not answer in time (round 2)" in page, there.told()
+    assert "is back (round" in page
 
 
 def test_a_server_that_loses_power_continues_from_its_last_round(tmp_path, network):
-    """All its processes are killed at once in round 3. The clients stay, and reconnect by themselves; the
+    """All its processes are killed at once in round 2. The clients stay, and reconnect by themselves; the
     resumed run ends with the numbers of one that was never interrupted."""
-    experiment = {**EXPERIMENT, "rounds": 4, "evaluate": {"every": 4}}
-    with Deployment(tmp_path, network, experiment, clients=3) as there:
+    experiment = {**EXPERIMENT, "rounds": 3, "evaluate": {"every": 3}, "partition": FOUR}
+    with Deployment(tmp_path, network, experiment, clients=4) as there:
         there.start_server()
-        for number in range(3):
-            there.start_client(number, "--part", str(number))
-        for client in there.clients.values():
-            client.wait_for("SuperNode ID:")
+        there.start_clients(4)
         there.start_run(round_timeout=300)
-        there.clients[0].wait_for("Receiving: train message", 200, times=3)
+        there.clients[0].wait_for("Receiving: train message", 200, times=2)
         there.kill(there.server)
         there.start_server()
         run = there.start_run(round_timeout=300, resume=str(there.results()))
         assert there.wait_for_run(run, 300) == "finished:completed"
     rows, expected = read_rows(there.results()), simulate(experiment)
-    assert sorted(number for number, metric in rows if metric == "round.lost") == [1, 2, 3, 4]
+    assert sorted(number for number, metric in rows if metric == "round.lost") == [1, 2, 3]
     for metric in ("global.accuracy", "global.loss"):
-        assert rows[4, metric] == pytest.approx(expected[metric], abs=1e-6)
+        assert rows[3, metric] == pytest.approx(expected[metric], abs=1e-6)
+
+
+def test_clients_load_their_data_by_a_function_and_get_their_model_with_the_app(
+    tmp_path, network, monkeypatch
+):
+    """The author's network and loader are nowhere else; one client has a loader of its own instead."""
+    author = tmp_path / "author"
+    author.mkdir()
+    (author / "network.py").write_text(NETWORK)
+    (author / "ward.py").write_text(WARD.format(offset=0.0))
+    (tmp_path / "own_ward.py").write_text(WARD.format(offset=1.0))
+    monkeypatch.chdir(author)
+    experiment = {**EXPERIMENT, "rounds": 1, "method": ["fedavg"], "model": {"name": "network:make"}}
+    there = Deployment(tmp_path, network, experiment, clients=4, load="ward:load", wanted=4)
+    assert (there.app / "network.py").exists()
+    with there:
+        there.start_server()
+        (author / "network.py").unlink()
+        (author / "ward.py").unlink()
+        for number in range(3):
+            there.start_client(number, "--part", str(number))
+        there.start_client(3, "--load", "own_ward:load")
+        for client in there.clients.values():
+            client.wait_for("SuperNode ID:")
+        run = there.start_run(round_timeout=300)
+        assert there.wait_for_run(run, 400) == "finished:completed", there.server.text[-3000:]
+    sizes = {
+        name: read_rows(there.results(), name)[1, "personal.test_size"]
+        for name in ("client 0", "client 1", "client 2", "client-3")
+    }
+    assert set(sizes.values()) == {8.0}  # a fifth of forty
+    assert read_rows(there.results())[1, "global.loss"] < math.log(2)  # less than before it learned anything

@@ -9,6 +9,7 @@ from loopback import running_after
 
 from fedcohort.errors import UserError
 from fedcohort.flower import superlink, supernode
+from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import write_certificates
 from fedcohort.flower.processes import Process, environment
 from fedcohort.flower.superlink import Server
@@ -38,6 +39,7 @@ class Listener:
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
     monkeypatch.setattr(supernode, "PAUSE", 0.01)
+    monkeypatch.setattr(supernode, "LATER", 0.02)
     certs = tmp_path / "certs"
     write_certificates(certs, [], clients=1)
     return Client("127.0.0.1:1", certs / "ca.crt", certs / "clients/client-0.key", tmp_path / "home")
@@ -75,6 +77,19 @@ def test_a_client_that_was_accepted_once_never_gives_up(client, programs, tmp_pa
     assert len(starts(log)) == 3
 
 
+def test_a_client_that_is_shut_out_asks_less_and_less_often(client, programs, tmp_path, monkeypatch):
+    monkeypatch.setattr(supernode, "PATIENCE", 0.5)
+    monkeypatch.setattr(supernode, "LATER", 7.0)
+    waits = list[float]()
+    monkeypatch.setattr(supernode.time, "sleep", lambda seconds: waits.append(seconds))
+    log = tmp_path / "starts"
+    first = f"if len(log.read_text().split()) == 1: {ACCEPTED}"
+    programs("flower-supernode", COUNT.format(log=str(log)) + first + REFUSED)
+    with pytest.raises(KeyboardInterrupt):
+        client.join(Listener("trying again in 7 seconds"))
+    assert 0.01 in waits
+
+
 def test_an_interrupted_client_leaves_nobody_behind(client, programs, tmp_path):
     """The program has a child of its own that ignores the polite signal, as a training process may."""
     log = tmp_path / "starts"
@@ -88,6 +103,12 @@ def test_an_interrupted_client_leaves_nobody_behind(client, programs, tmp_path):
     assert not running_after(lambda: starts(log), 2)
 
 
+ADMIT = """
+import pathlib, sys
+log = pathlib.Path({log!r})
+log.open("a").write(f"{{sys.argv[3]}} ")
+print('{{"success": true, "node-id": ' + str(len(log.read_text().split())) + '}}')
+"""
 IGNORANT = """
 import os, pathlib, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -105,9 +126,7 @@ def test_both_programs_of_the_server_are_started_again_and_keys_admitted(tmp_pat
     once = "if len(log.read_text().split()) == 1: sys.exit(1)\n"
     programs("flower-superlink", COUNT.format(log=str(links)) + once + WORK)
     programs("flower-superexec", COUNT.format(log=str(executors)) + once.replace("sys.exit(1)", STUCK) + WORK)
-    programs(
-        "flwr", f"import pathlib, sys\npathlib.Path({str(calls)!r}).open('a').write(sys.argv[3] + chr(10))\n"
-    )
+    programs("flwr", ADMIT.format(log=str(calls)))
     listener = Listener("starting it again", times=2)
     with pytest.raises(KeyboardInterrupt):
         Server(tmp_path / "certs", tmp_path / "home").serve(listener)
@@ -144,3 +163,48 @@ def test_a_process_is_heard_without_colours(programs, tmp_path):
     process._child.wait()
     process.stop()
     assert heard == ["INFO: hello"]
+
+
+def admission(tmp_path: Path) -> Admission:
+    (tmp_path / "keys").mkdir(exist_ok=True)
+    return Admission(tmp_path / "keys", tmp_path / "admitted.json", "here", environment(tmp_path))
+
+
+def looked(them: Admission) -> list[str]:
+    said = list[str]()
+    them.look(said.append)
+    return said
+
+
+def test_a_key_that_is_removed_is_shut_out_for_good(tmp_path, programs):
+    """Also one that went while the server was down; and nothing is done twice."""
+    calls = tmp_path / "calls"
+    programs("flwr", ADMIT.format(log=str(calls)))
+    them, key = admission(tmp_path), tmp_path / "keys/ward.pub"
+    key.write_text("ecdsa AAAA a comment\n")
+    assert looked(them) == ["admitted ward"]
+    key.write_text("ecdsa AAAA another comment\n")
+    assert looked(them) == looked(admission(tmp_path))[1:] == []
+    key.unlink()
+    again = admission(tmp_path)
+    assert looked(again) == ["shut out ward: its key was removed"]
+    key.write_text("ecdsa AAAA\n")
+    assert looked(again) == ["ward was shut out, and Flower forgets no key: let that client make a new one"]
+    key.write_text("ecdsa BBBB\n")
+    assert looked(again) == ["admitted ward"]
+    assert calls.read_text().split() == [str(key), "1", str(key)]
+
+
+def test_a_key_that_could_not_be_admitted_is_tried_again(tmp_path, programs, monkeypatch):
+    """Flower's commands print a mistake as JSON and end with success."""
+    programs("flwr", 'print(\'{"success": false, "error-message": "no connection"}\')')
+    them = admission(tmp_path)
+    (tmp_path / "keys/ward.pub").write_text("ecdsa AAAA\n")
+    (said,) = looked(them)
+    assert said.startswith("could not admit ward: ")
+    assert "no connection" in said
+    assert looked(them) == []
+    programs("flwr", ADMIT.format(log=str(tmp_path / "calls")))
+    them.due = dict.fromkeys(them.due, 0.0)
+    assert looked(them) == ["admitted ward"]
+    assert looked(them) == []

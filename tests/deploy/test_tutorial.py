@@ -59,6 +59,11 @@ class Reader:
             running.process.wait(30)
 
 
+def table_of(folder: Path) -> str:
+    (table,) = folder.glob("app/runs/experiment-001/fedavg-*/table.csv")
+    return table.read_text()
+
+
 def test_the_tutorial_works_as_it_is_written(tmp_path):
     with own_network() as network:
         if network.holder is None:
@@ -71,6 +76,10 @@ def test_the_tutorial_works_as_it_is_written(tmp_path):
             reader.leave()
         assert not running_after(lambda: marked(f"{MARK}={tmp_path}"), 20)
         assert not network.listening()
+        assert not network.attempts(), "somebody tried to reach another machine"
     assert "finished:completed" in reader.said
+    for hospital in "abcd":
+        assert f"hospital-{hospital}" in table_of(tmp_path), reader.said
+    assert "round 3 of 3: 4 of 4 clients trained" in reader.said  # in the terminal of 'flwr run'
     (result,) = tmp_path.glob("app/runs/experiment-001/fedavg-*/result.json")
     assert '"global.accuracy"' in result.read_text()

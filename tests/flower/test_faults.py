@@ -9,14 +9,16 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fedcohort.core.parts import Memory
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
+from fedcohort.flower.diary import read_events, summed_up
 from fedcohort.flower.post import CRASHED, OFFLINE
 from fedcohort.flower.wire import Letter
+from fedcohort.report import write_report
 from fedcohort.runner import Result
 from flower.inprocess import FIRST, InProcess, failure
 from flower.tiny import CLIENTS, ROUNDS, experiment, nodes, through_flower
 
 BAD = FIRST + 2  # the node that misbehaves
-EVERYBODY = {"cohort": CLIENTS, "rounds": 2}
+EVERYBODY = {"cohort": CLIENTS, "rounds": 2, "evaluate": {"every": 2}}  # an order is a message of its own
 
 
 def rewritten(reply: Message, **changes: Memory | None) -> Message:
@@ -132,6 +134,7 @@ def test_nonsense_instead_of_an_answer(method: str, kind: str, change: dict, tmp
         {"facts": {"sizes": [1, 2]}},
         {"facts": {"sizes": [-1, 2, 3]}},
         {"facts": {"name": 5}},
+        {"facts": {"classes": ["0", "0", "1", "2"]}},
     ],
 )
 def test_who_describes_itself_wrongly_does_not_take_part(change: dict, tmp_path: Path) -> None:
@@ -164,18 +167,53 @@ def test_a_client_that_comes_back_under_another_number_is_known_again(tmp_path: 
 
 
 def test_who_is_offline_is_not_written_to(tmp_path: Path) -> None:
+    """It goes after the first evaluation, with which it got its second order."""
     grid = nodes(tmp_path)
-    grid.spoil = lambda kind, node, reply: (kind == wire.SCORE and grid.offline.add(BAD)) or reply
-    result, _ = through_flower(experiment("fedavg", **EVERYBODY), tmp_path, grid)
-    assert values(result, "lost") == [0, 1]
-    assert values(result, "messages")[1] == 2 * (CLIENTS - 1)  # an order and an evaluation each
+    gone = wire.SCORE, BAD
+    grid.spoil = lambda kind, node, reply: ((kind, node) == gone and grid.offline.add(BAD)) or reply
+    result, _ = through_flower(experiment("fedavg", cohort=CLIENTS, rounds=3), tmp_path, grid)
+    assert values(result, "lost") == [0, 0, 1]
+    assert values(result, "messages") == [2 * CLIENTS, CLIENTS - 1, CLIENTS - 1]
+
+
+ENCLOSED = {
+    "a code": ({"code": wire.FAILED}, {}, "could not do it"),
+    "no answer": ("patient 17 is ill", {}, "unreadable"),
+    "nan": (None, {"update": {"delta": torch.full((140,), torch.nan), "buffers": torch.zeros(0)}}, "refused"),
+}
+
+
+@pytest.mark.parametrize("how", ENCLOSED)
+def test_a_broken_answer_that_came_with_an_evaluation(how: str, tmp_path: Path) -> None:
+    """Of the second round; what was told of the test data counts all the same."""
+    trained, tensors, words = ENCLOSED[how]
+    grid = nodes(tmp_path)
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        facts = wire.read(reply.content).facts
+        if (kind, node) != (wire.SCORE, BAD) or "trained" not in facts:
+            return reply
+        return rewritten(
+            reply, facts={"trained": facts["trained"] if trained is None else trained}, **tensors
+        )
+
+    grid.spoil = spoil
+    result, _ = through_flower(experiment("fedavg", cohort=CLIENTS, rounds=2), tmp_path, grid)
+    missing = [values(result, "lost"), values(result, "rejected")]
+    assert missing == ([[0, 1], [0, 0]] if how == "a code" else [[0, 0], [0, 1]])
+    whole, _ = through_flower(experiment("fedavg", cohort=CLIENTS, rounds=1), tmp_path / "whole")
+    first = next(row.value for row in result.rows if row.key == "global.accuracy")
+    assert first == whole.metrics["global.accuracy"]
+    assert words in log_of(tmp_path)
+    assert "patient" not in log_of(tmp_path)
 
 
 def test_a_run_whose_clients_all_fall_silent_stops(tmp_path: Path) -> None:
     grid = nodes(tmp_path)
     grid.spoil = lambda kind, node, reply: None if kind == wire.TRAIN else reply
+    asked = experiment("fedavg", evaluate={"every": ROUNDS})
     with pytest.raises(UserError, match="no client answered in 3 rounds"):
-        through_flower(experiment("fedavg"), tmp_path, grid, timeout=0.05)
+        through_flower(asked, tmp_path, grid, timeout=0.05)
 
 
 def test_updates_that_never_come_are_silence_too(tmp_path: Path) -> None:
@@ -215,7 +253,8 @@ def test_a_client_that_lost_its_memory_starts_again(tmp_path: Path) -> None:
         return reply
 
     grid.spoil = spoil
-    result, _ = through_flower(experiment("scaffold", cohort=CLIENTS), tmp_path, grid)
+    asked = experiment("scaffold", cohort=CLIENTS, evaluate={"every": ROUNDS})
+    result, _ = through_flower(asked, tmp_path, grid)
     assert orders == [None, wire.FORGOT, None, wire.FORGOT]
     assert values(result, "lost") == [0, 1, 0, 1]
 
@@ -234,8 +273,93 @@ def test_a_lost_update_does_not_cost_the_memory(tmp_path: Path) -> None:
         return reply
 
     grid.spoil = spoil
-    asked = experiment("fedentropy+scaffold", cohort=CLIENTS, rounds=3)
+    asked = experiment("fedentropy+scaffold", cohort=CLIENTS, rounds=3, evaluate={"every": 3})
     result, _ = through_flower(asked, tmp_path, grid)
     assert versions[2] == versions[1] <= {-1, 0}
     assert 0 in versions[2]
     assert not [row for row in result.rows if row.round == 2 and row.metric == "trained" and row.value]
+
+
+def test_a_newcomer_is_not_asked(tmp_path: Path) -> None:
+    """It comes in the first round; nobody is missing, so it cannot be one of the clients."""
+    grid = nodes(tmp_path)
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind == wire.TRAIN:
+            grid.contexts.setdefault(5000, grid.contexts[FIRST])
+        return reply
+
+    grid.spoil = spoil
+    through_flower(experiment("fedavg", rounds=2), tmp_path, grid)
+    assert 5000 not in {node for _, node, *_ in grid.seen}
+    assert log_of(tmp_path).count("node 5000 came after the run began") == 1
+
+
+def test_somebody_else_in_the_place_of_a_missing_client_is_not_taken(tmp_path: Path) -> None:
+    """It is asked once who it is; a client that is there has its name."""
+    grid = nodes(tmp_path)
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind == wire.TRAIN:
+            grid.offline.add(BAD)
+            grid.contexts.setdefault(5000, grid.contexts[FIRST])
+        return reply
+
+    grid.spoil = spoil
+    through_flower(experiment("fedavg", rounds=3), tmp_path, grid, timeout=0.2)
+    assert [kind for kind, node, *_ in grid.seen if node == 5000] == [wire.PROFILE]
+    assert "client 0, node 5000, is none of the clients" in log_of(tmp_path)
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_returning_client_that_cannot_say_who_it_is_is_asked_again(failures: int, tmp_path: Path) -> None:
+    """Its first answers are lost. The third one would be too many."""
+    grid, asked = nodes(tmp_path), list[int]()
+
+    def spoil(kind: str, node: int, reply: Message) -> Message | None:
+        if kind == wire.TRAIN and node == BAD:
+            grid.contexts[5000] = grid.contexts.pop(BAD)
+        if kind == wire.PROFILE and node == 5000:
+            asked.append(node)
+            return reply if len(asked) > failures else None
+        return reply
+
+    grid.spoil = spoil
+    run = experiment("fedavg", cohort=CLIENTS, rounds=5, evaluate={"every": 5})
+    result, _ = through_flower(run, tmp_path, grid, timeout=0.1)
+    back = failures == 1
+    assert values(result, "lost") == ([0, 1, 0, 0, 0] if back else [0, 1, 1, 1, 1])
+    assert len(asked) == (2 if back else 3)
+    assert ("client 2 is back" in log_of(tmp_path)) == back
+    assert ("node 5000 is left out" in log_of(tmp_path)) != back
+
+
+def test_the_diary_says_what_happened_to_whom(tmp_path: Path) -> None:
+    """One client is offline in rounds 2 and 3, another one sends nonsense in round 4."""
+    grid, orders = nodes(tmp_path), dict[int, int]()
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind != wire.TRAIN:
+            return reply
+        orders[node] = orders.get(node, 0) + 1
+        if (node, orders[node]) == (BAD, 1):
+            grid.offline.add(BAD)
+        if (node, orders[node]) == (FIRST, 3):
+            grid.offline.discard(BAD)
+        return nan_update(reply) if (node, orders[node]) == (FIRST, 4) else reply
+
+    grid.spoil = spoil
+    asked = experiment("fedavg", cohort=CLIENTS, rounds=5, evaluate={"every": 5})
+    through_flower(asked, tmp_path, grid, timeout=0.05)
+    (directory,) = tmp_path.glob("experiment-*/*/")
+    told = summed_up(read_events(directory))
+    assert told == {
+        "client 2": "is offline (rounds 2 and 3); is back (round 4)",
+        "client 0": "is refused: its update is not a number (round 4)",
+    }
+    assert f"in this run, client 2: {told['client 2']}" in log_of(tmp_path)
+    assert "round 2 of 5: 7 of 8 clients trained, 1 lost, 7 messages" in log_of(tmp_path)
+    page = write_report([directory], tmp_path / "report.html").read_text()
+    assert "What happened to whom" in page
+    assert all(words in page for each in told.items() for words in each)
+    assert "46 messages" in page  # 8 + 7 + 7 + 8 + 8 orders and 8 evaluations

@@ -8,6 +8,7 @@ from flwr.app import Message
 
 from fedcohort.core.profile import Privacy
 from fedcohort.flower import wire
+from fedcohort.flower.wire import Letter
 from fedcohort.leaving import NUMBER, leaving
 from flower.test_contract import EVERYTHING
 from flower.tiny import experiment, through_flower
@@ -28,9 +29,14 @@ UNMERGED = [text for text in EVERYTHING if "fedconcat" not in text]  # later, on
 def size_of(reply: Message) -> int:
     """The numbers among the facts and all tensors; names are words."""
     letter = wire.read(reply.content)
-    words = {"name", "classes", "sizes", "shape", "vocabulary"}
-    numbers = 5 if "name" in letter.facts else len(letter.facts.keys() - words)
-    return NUMBER * numbers + letter.bytes
+    if "name" in letter.facts:
+        return NUMBER * 5 + letter.bytes
+    return NUMBER * (len(letter.facts.keys() - {"trained"}) + len(trained_in(letter))) + letter.bytes
+
+
+def trained_in(letter: Letter) -> dict:
+    """What an evaluation tells of the training that came with it."""
+    return letter.facts.get("trained", {})
 
 
 @pytest.mark.parametrize("text", UNMERGED)
@@ -48,4 +54,5 @@ def test_what_is_listed_is_what_leaves(text: str, tmp_path: Path) -> None:
             answer = method.grouping.answer(torch.zeros(len(wire.read_models(wire.read(sent.content))), 1))
             assert size_of(reply) == answer.numel() * answer.element_size() >= listed["survey"]
         else:
-            assert size_of(reply) == listed[NAMES[kind]], kind
+            also = listed["training"] if trained_in(wire.read(reply.content)) else 0
+            assert size_of(reply) == listed[NAMES[kind]] + also, kind

@@ -57,7 +57,8 @@ def final(result: Result) -> dict[str, float]:
 
 def test_each_hospital_reads_its_own_table(tmp_path: Path) -> None:
     """Two name two classes, one names a third: everybody trains a model of three."""
-    result, _ = through_flower(experiment("fedlecc", **TABLE), tmp_path, hospitals(tmp_path))
+    result, grid = through_flower(experiment("fedlecc", **TABLE), tmp_path, hospitals(tmp_path))
+    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
     met = roster(tmp_path)
     assert met.clients == NAMES
     assert met.classes == ("ill", "unknown", "well")
@@ -120,6 +121,32 @@ def test_a_function_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result, _ = through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     assert roster(tmp_path).train.sizes.tolist() == [16, 16, 16]
     assert final(result).keys() == set(NAMES)
+
+
+def test_a_loader_of_the_run_is_for_those_who_have_no_data_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given a number where there is no name."""
+    (tmp_path / "clinic.py").write_text(
+        "import numpy as np\n"
+        "def load(client):\n"
+        "    assert client == 7\n"
+        "    y = np.where(np.arange(20) % 2, 'ill', 'well')\n"
+        "    return np.ones((20, 2)), y\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "clinic", raising=False)
+    grid = hospitals(tmp_path)
+    for context in grid.contexts.values():
+        context.run_config = {"load": "clinic:load"}
+    grid.contexts[FIRST].node_config = {"partition-id": 7, "keep": str(tmp_path / "keep")}
+    through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+    met = roster(tmp_path)
+    assert dict(zip(met.clients, met.train.sizes.tolist(), strict=True)) == {
+        "client 7": 16,
+        "south": 32,
+        "west": 32,
+    }
 
 
 def test_a_client_without_data_does_not_take_part(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ import tomli_w
 from flwr.app import Context, RecordDict
 
 from fedcohort.errors import UserError
+from fedcohort.experiment import Experiment
+from fedcohort.finished import FinishedRun
+from fedcohort.flower import wire
 from fedcohort.flower.server_app import app
 from fedcohort.record import read_table
 from flower.inprocess import InProcess
-from flower.tiny import TINY, nodes
+from flower.tiny import CLIENTS, TINY, nodes
 
 
 def serve(grid: InProcess, **config: object) -> None:
@@ -46,6 +49,53 @@ def test_a_polling_method_needs_one_message_more_than_others_only_in_the_first_r
     serve(nodes(tmp_path), experiment=asked(tmp_path, method="fedlecc"), out=str(tmp_path))
     (table,) = tmp_path.glob("asked-001/*/table.csv")
     assert [row.value for row in read_table(table) if row.metric == "messages"] == [20, 12]
+
+
+@pytest.mark.parametrize(
+    ("method", "every", "messages"),
+    [
+        ("fedavg", 1, [16, 8, 8]),  # orders, then evaluations that bring the next orders
+        ("scaffold", 3, [8, 8, 16]),
+        ("fedentropy", 1, [None, None, None]),
+        ("ifca(groups=2)", 1, [32, 32, 32]),  # nobody's order is known before all have chosen a model
+    ],
+)
+def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
+    method: str, every: int, messages: list[int], tmp_path: Path
+) -> None:
+    settings = {"method": method, "cohort": CLIENTS, "rounds": 3, "evaluate": {"every": every}}
+    grid = nodes(tmp_path)
+    serve(grid, experiment=asked(tmp_path, **settings), out=str(tmp_path))
+    (table,) = tmp_path.glob("asked-001/*/table.csv")
+    sent = [row.value for row in read_table(table) if row.metric == "messages"]
+    if method == "fedentropy":
+        updates = sum(kind == wire.UPDATE for kind, *_ in grid.seen)
+        assert sum(sent) == 16 + 8 + 8 + updates
+    else:
+        assert sent == messages
+
+
+def test_whoever_watches_is_told_of_each_round(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    serve(nodes(tmp_path), experiment=asked(tmp_path, method="fedavg"), out=str(tmp_path))
+    said = capsys.readouterr().out
+    assert "round 1 of 2: 4 of 4 clients trained, 12 messages, global accuracy" in said
+    assert "all runs are complete" in said
+    with pytest.raises(UserError):
+        serve(nodes(tmp_path), out=str(tmp_path))
+    assert "ERROR :      the run ends here: run_config 'experiment': missing" in capsys.readouterr().out
+
+
+def test_a_newcomer_is_compared_with_what_clients_told(tmp_path: Path) -> None:
+    """'fedcohort assign' on a run whose data are elsewhere."""
+    settings = {"method": ["clust_psi_pfl", "fedavg"], "rounds": 1, "cohort": CLIENTS}
+    serve(nodes(tmp_path), experiment=asked(tmp_path, **settings), out=str(tmp_path))
+    runs = sorted(path.parent for path in tmp_path.glob("asked-001/*/result.json"))
+    told, untold = map(FinishedRun.read, runs)
+    counts, classes = told.counts()
+    assert counts.tolist() == Experiment.of({**TINY, **settings}).federation(0).counts.tolist()
+    assert classes == ["0", "1", "2", "3"]
+    with pytest.raises(UserError, match="--losses"):
+        untold.counts()
 
 
 def test_mistakes_are_sentences(tmp_path: Path) -> None:

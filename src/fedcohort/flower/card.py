@@ -1,6 +1,5 @@
 """What a client says of itself when it is asked, and whether an honest one could say it."""
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,12 +7,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from fedcohort.core.parts import Memory
-from fedcohort.errors import UserError
 from fedcohort.flower import wire
+from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post, Silence
 from fedcohort.flower.wire import Letter
-
-log = logging.getLogger("fedcohort.flower")
 
 
 class Card(NamedTuple):
@@ -45,12 +42,22 @@ class Card(NamedTuple):
             if not bool(table.isfinite().all()) or bool((table < 0).any()):
                 raise ValueError("its label counts are not numbers from 0")
         names = tuple(str(label) for label in classes)
+        if len(set(names)) != len(names):
+            raise ValueError("it names a class twice")
         return cls(node, name, sizes, names, tuple(shape), vocabulary, counts, summaries)
 
     @property
     def names(self) -> tuple[str, str]:
         """What the roster may call it: the second where others have the same name."""
         return self.name, f"{self.name} {self.node}"
+
+    def among(self, classes: tuple[str, ...]) -> "Card":
+        """The same with everybody's classes: it has no sample of those that it did not name."""
+        if self.counts is None:
+            return self._replace(classes=classes)
+        counts = self.counts.new_zeros(len(classes))
+        counts[[classes.index(name) for name in self.classes]] = self.counts
+        return self._replace(classes=classes, counts=counts)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -68,10 +75,15 @@ def ask_cards(post: Post, letter: Letter, nodes: set[int]) -> list[Card]:
                 raise ValueError(answer.why)
             cards.append(Card.of(node, answer))
         except ValueError as error:
-            log.warning("node %d does not take part: %s", node, error)
-    if not cards:
-        raise UserError("no client said what data it has: look at the clients' logs")
+            note(_who(node, answer), f"does not take part: {error}")
     return cards
+
+
+def _who(node: int, answer: Letter | Silence) -> str:
+    """Its name, if it gave one that can be printed."""
+    name = None if isinstance(answer, Silence) else answer.facts.get("name")
+    proper = isinstance(name, str) and name.isprintable() and 0 < len(name) <= 80
+    return f"{name} (node {node})" if proper else f"node {node}"
 
 
 def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ def write_certificates(folder: Path, hosts: Sequence[str], clients: int = 0) -> 
     In a folder that has an authority and no certificate of a server (move an expired one away), the authority
     stays and signs the new one, so that clients keep the ``ca.crt`` they have.
     """
+    _need_cryptography()
     keys = [folder / CLIENTS / f"client-{number}.key" for number in range(clients)]
     renewal = (folder / CA).exists() and not (folder / SERVER).exists()
     ours = [SERVER_KEY, SERVER] if renewal else [CA_KEY, CA, SERVER_KEY, SERVER]
@@ -49,6 +50,7 @@ def write_certificates(folder: Path, hosts: Sequence[str], clients: int = 0) -> 
 
 def write_key(path: Path) -> list[Path]:
     """A client's key pair in OpenSSH's format: ``path`` stays there, ``.pub`` goes to the server."""
+    _need_cryptography()
     from cryptography.hazmat.primitives import serialization as form
 
     key, public = _new_key(), path.with_suffix(".pub")
@@ -58,11 +60,16 @@ def write_key(path: Path) -> list[Path]:
     return [_write_private(path, secret), _write(public, shared + b"\n")]
 
 
-def _new_key() -> "EllipticCurvePrivateKey":
+def _need_cryptography() -> None:
     try:
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        raise UserError("certificates need Flower's packages: pip install 'fedcohort[flower]'") from error
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise UserError("certificates need Flower's packages: pip install 'fedcohort[flower]'") from None
+
+
+def _new_key() -> "EllipticCurvePrivateKey":
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     return ec.generate_private_key(ec.SECP384R1())
 
 

@@ -1,9 +1,10 @@
 """The Flower ClientApp: one client, with data that stay where they are.
 
 It is told in ``node_config`` where they are: ``data`` (a CSV or Parquet file) with ``label``, or ``load`` (a
-function ``"module:function"`` of the client's own that returns ``(x, y)``), or ``partition-id``, its part of
-the experiment's own data. ``name`` is what reports call it; ``keep`` is its folder for what must outlast a
-message.
+function ``"module:function"`` that returns ``(x, y)`` when it is called with the client's name or number), or
+``partition-id``, its part of the experiment's own data. A ``load`` in the run's config is for all clients
+that have neither of the first two. ``name`` is what reports call it; ``keep`` is its folder for what must
+outlast a message.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
 from fedcohort.flower import wire
 from fedcohort.flower.keep import Keep
@@ -38,6 +40,9 @@ def answer(message: Message, context: Context) -> Message:
         reply = worker_for(context, letter).answer(message.metadata.message_type, letter)
     except Refusal as refusal:
         reply = Letter({"code": refusal.code}, {})
+    except UserError as error:
+        log.error("cannot answer %s: %s", message.metadata.message_type, error)
+        reply = Letter({"code": wire.FAILED}, {})
     except Exception:
         log.exception("cannot answer %s", message.metadata.message_type)
         reply = Letter({"code": wire.FAILED}, {})
@@ -46,7 +51,10 @@ def answer(message: Message, context: Context) -> Message:
 
 def worker_for(context: Context, letter: Letter) -> Worker:
     """The worker for this client and run; kept where a process answers more than one message."""
-    settings = {**context.run_config, **context.node_config}
+    own, everybodys = context.node_config, context.run_config
+    if "data" in own or "load" in own:
+        everybodys = {}
+    settings = {**everybodys, **own}
     mine = {key: settings[key] for key in SETTINGS if settings.get(key) not in (None, "")}
     facts = letter.facts
     return _worker(

@@ -1,8 +1,9 @@
 """What a client keeps on its own disk between messages: memories, an update that is not wanted yet, encoders.
 
 Flower starts a new process for every message and forgets its context when a node restarts, so the disk it is.
-A memory is known by the round it was written in. The one that training began from stays until the next: a
-server that goes back to its last checkpoint asks for it again.
+A memory is known by the round it was written in. The one that training began from stays, and the one that
+this one began from: a server that goes back to its last checkpoint repeats the round that it was evaluating,
+and clients may have trained for the next one by then.
 """
 
 import os
@@ -45,12 +46,22 @@ class Keep:
         return self._read(f"memory-{version}")
 
     def remember(self, memory: Memory, version: int, begun: int) -> None:
-        """Keeps the memory of a round, and the one that it began from."""
-        self._write(f"memory-{version}", memory)
-        needed = {f"memory-{version}", f"memory-{begun}"}
+        """Keeps the memory of a round, the one that it began from, and the one before that."""
+        self._write(f"memory-{version}", memory, {"begun": str(begun)})
+        needed = {f"memory-{number}" for number in (version, begun, self._begun(begun))}
         for path in self.folder.glob("memory-*.safetensors"):
             if path.stem not in needed:
                 path.unlink(missing_ok=True)
+
+    def _begun(self, version: int) -> int:
+        """The memory from which the one of this version was made."""
+        from safetensors import safe_open
+
+        path = self._path(f"memory-{version}")
+        if not path.exists():
+            return NEVER
+        with safe_open(path, framework="pt") as file:
+            return int((file.metadata() or {}).get("begun", NEVER))
 
     def hold(self, update: Memory, number: int) -> None:
         """Keeps an update until the server wants it; only that of the last round."""
@@ -77,16 +88,19 @@ class Keep:
     def _read(self, name: str) -> Memory | None:
         from safetensors.torch import load_file
 
-        path = self.folder / f"{name}.safetensors"
+        path = self._path(name)
         return load_file(path) if path.exists() else None
 
-    def _write(self, name: str, memory: Memory) -> None:
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+    def _write(self, name: str, memory: Memory, facts: dict[str, str] | None = None) -> None:
         """Whole or not at all, whenever the process is killed."""
         from safetensors.torch import save_file
 
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / f"{name}.{os.getpid()}.part"
-        save_file({key: value.clone() for key, value in memory.items()}, aside)
+        save_file({key: value.clone() for key, value in memory.items()}, aside, facts)
         with aside.open("rb") as file:
             os.fsync(file.fileno())
-        aside.replace(self.folder / f"{name}.safetensors")
+        aside.replace(self._path(name))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, Places, Split, federate
@@ -18,7 +17,7 @@ from fedcohort.data.labels import encode_labels
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
 from fedcohort.models import flat_model
-from fedcohort.own_code import import_own
+from fedcohort.own_code import own_function
 from fedcohort.partition import partitioner
 
 Settings = Mapping[str, Any]  # of this node, above those of the run: data, label, load, name, partition-id
@@ -35,7 +34,7 @@ class OwnData:
     def read(cls, settings: Settings, experiment: Experiment, seed: int) -> "OwnData":
         part = settings.get("partition-id")
         if "data" in settings or "load" in settings:
-            dataset = _loaded(settings) if "load" in settings else _table(settings, experiment)
+            dataset = _loaded(settings, experiment) if "load" in settings else _table(settings, experiment)
             whole = federate(dataset, partitioner("iid", clients=1), experiment.split, seed)
             return cls(replace(whole, clients=(_name(settings),)), 0)
         if part is None:
@@ -72,9 +71,12 @@ class OwnData:
 
 
 def _name(settings: Settings) -> str:
-    """What reports call this client: what it wants, else its file's name or its number."""
-    file = Path(str(settings["data"])).name.partition(".")[0] if "data" in settings else "client"
-    return str(settings.get("name") or settings.get("partition-id", file))
+    """What reports call this client: what it wants, else its number or its file's name."""
+    if "name" in settings:
+        return str(settings["name"])
+    if "partition-id" in settings:
+        return f"client {settings['partition-id']}"
+    return Path(str(settings["data"])).name.partition(".")[0] if "data" in settings else "client"
 
 
 def _table(settings: Settings, experiment: Experiment) -> Dataset:
@@ -91,21 +93,19 @@ def _table(settings: Settings, experiment: Experiment) -> Dataset:
     return build(Table, options, "data").load(Places.of(None), share=True)
 
 
-def _loaded(settings: Settings) -> Dataset:
-    """What the client's own function ``module:function`` returns: ``(x, y)``, or a Dataset."""
-    module, _, name = str(settings["load"]).partition(":")
-    function = getattr(import_own(module, "load"), name, None)
-    if not callable(function):
-        raise UserError(f"load = '{settings['load']}': there is no such function; write 'module:function'")
-    loaded = function(settings.get("name", settings.get("partition-id", "")))
+def _loaded(settings: Settings, experiment: Experiment) -> Dataset:
+    """What the client's function ``module:function`` returns: ``(x, y)``, or a Dataset."""
+    loaded = own_function(str(settings["load"]), "load")(
+        settings.get("name", settings.get("partition-id", ""))
+    )
     if isinstance(loaded, Dataset):
         return replace(loaded, share=True)
     if not isinstance(loaded, tuple) or len(loaded) != 2:
         raise UserError(f"load = '{settings['load']}' returned no pair of examples and labels: return (x, y)")
-    x, y = (torch.as_tensor(np.asarray(part)) for part in loaded)
-    labels, _, classes = encode_labels(y.numpy())
-    return Dataset(_numbers(x), labels, classes, share=True)
-
-
-def _numbers(x: Tensor) -> Tensor:
-    return x.to(torch.float32)
+    x, y = (np.asarray(part) for part in loaded)
+    if x.dtype.kind not in "fiub":
+        raise UserError(f"load = '{settings['load']}' returned examples of {x.dtype}: make them numbers")
+    named = experiment.data.get("classes")
+    every = tuple(str(name) for name in named) if isinstance(named, list | tuple) else None
+    labels, _, classes = encode_labels(y, every=every)
+    return Dataset(torch.from_numpy(x.astype(np.float32)), labels, classes, share=True)

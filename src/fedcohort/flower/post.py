@@ -75,6 +75,18 @@ def _open(reply: Message) -> Letter | Silence:
         letter = wire.read(reply.content)
     except ValueError as error:
         return Silence(f"sent something unreadable: {error}", wire.UNREADABLE)
+    return _unless_refused(letter)
+
+
+def enclosed(letter: Letter, name: str) -> Letter | Silence:
+    """The answer to a second question, whose facts a letter holds under this name."""
+    facts = letter.facts.get(name)
+    if not isinstance(facts, dict):
+        return Silence(f"sent something unreadable: no '{name}'", wire.UNREADABLE)
+    return _unless_refused(Letter(facts, letter.tensors))
+
+
+def _unless_refused(letter: Letter) -> Letter | Silence:
     code = letter.facts.get("code")
     if code is None:
         return letter

@@ -90,35 +90,48 @@ class Roster(Federation):
 
 def gather(
     post: Post, letter: Callable[[Sequence[str]], Letter], wanted: int, privacy: Privacy, patience: float
-) -> tuple[Roster, list[int]]:
-    """The roster of all nodes that are there once ``wanted`` are, and the node of each client.
+) -> tuple[Roster, list[int], set[int]]:
+    """The roster of all nodes that are there once ``wanted`` are, the node of each client, and the nodes that
+    do not take part.
 
     ``letter`` writes the question, given the classes of the federation (none before they are known).
     """
-    cards = ask_cards(post, letter(()), await_nodes(post, wanted, patience))
+    there = await_nodes(post, wanted, patience)
+    cards = ask_cards(post, letter(()), there)
     classes = all_classes(cards)
     apart = {card.node for card in cards if card.classes != classes}
-    if apart and privacy.counts != "exact":  # asked twice, a client would have to add its noise twice
+    told = any(card.counts is not None or card.summaries for card in cards)
+    if apart and told and privacy.counts != "exact":  # asked twice, clients would have to draw noise twice
         raise UserError(
             "clients name different classes, and privacy.counts is not 'exact': list all of them in "
             "data.classes of the experiment"
         )
-    if apart:
+    if apart and cards[0].summaries:  # only a client can make its summary of other classes
         known = [card for card in cards if card.node not in apart]
         cards = known + ask_cards(post, letter(classes), apart)
+    else:
+        cards = [card.among(classes) for card in cards]
+    if not cards:
+        raise UserError("no client said what data it has: look at the clients' logs")
     cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
-    return roster_of(cards, classes), [card.node for card in cards]
+    nodes = [card.node for card in cards]
+    return roster_of(cards, classes), nodes, there - set(nodes)
 
 
 def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
     """The nodes that are there once they are as many as ``wanted``, or all there are after that long."""
-    deadline, nodes = time.monotonic() + patience, post.online()
+    deadline, nodes, told = time.monotonic() + patience, post.online(), -1
     while len(nodes) < wanted and time.monotonic() < deadline:
-        log.info("%d of %d clients are there; waiting", len(nodes), wanted)
+        if len(nodes) != told:
+            told = len(nodes)
+            log.info("%d of %d clients are there; waiting for the others", told, wanted)
         time.sleep(min(3.0, patience))
         nodes = post.online()
     if not nodes:
         raise UserError(f"no client connected within {patience:.0f} seconds: start them, then run again")
+    if len(nodes) < wanted:
+        words = "only %d of %d clients came in %.0f seconds: it goes on with them"
+        log.warning(words, len(nodes), wanted, patience)
     return nodes
 
 

@@ -7,8 +7,7 @@ before the first round). Results are the files that a simulation writes.
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fedcohort.core.loop import start
 from fedcohort.core.task import Task
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
+from fedcohort.flower.diary import Diary, said_aloud
 from fedcohort.flower.engine import FlowerEngine
 from fedcohort.flower.nodes import NOWHERE, Nodes
 from fedcohort.flower.post import Post
@@ -36,9 +36,7 @@ from fedcohort.trackers import start_trackers
 
 log = logging.getLogger("fedcohort.flower")
 
-# Beside what every run directory holds:
-TOKEN = "flower-token"  # what clients know the run by
-LOG = "flower.log"  # what happened to whom
+TOKEN = "flower-token"  # in a run directory: what clients know the run by
 TIMEOUT = 600.0  # seconds for an answer
 RETURN = 60.0  # seconds that a continued run waits for all its clients
 
@@ -47,11 +45,22 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config = context.run_config
+    with said_aloud():
+        try:
+            serve(grid, context.run_config)
+        except UserError as error:  # Flower shows its traceback, which would bury the sentence
+            log.error("the run ends here: %s", error)
+            raise error.with_traceback(None) from None
+
+
+def serve(grid: Grid, config: Any) -> None:
+    """All runs of the experiment that are not complete yet."""
     plan = plan_for(config)
     post = Post(grid, float(config.get("round-timeout") or TIMEOUT))
     for job in plan.jobs:
         if read_result(job.directory) is None:
+            words = job.method.title, job.seed, plan.experiment.rounds, job.directory
+            log.info("%s, seed %d: %d rounds, in %s", *words)
             carry_out(plan.experiment, job, post, int(config.get("clients") or 0))
     log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT))
 
@@ -69,7 +78,7 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
     """One run, from its start or from its last completed round, to its end."""
     table = experiment.table(job.method, job.seed)
     job.directory.mkdir(parents=True, exist_ok=True)
-    with held(job.directory), logging_to(job.directory / LOG):
+    with held(job.directory), Diary(job.directory, experiment.rounds) as diary:
         facts = {"run": table, "token": token(job.directory)}
         nodes = meet(experiment, job, post, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
@@ -80,8 +89,9 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
         if begun is None:
             first = start(job.method, task, task.profile(job.method))
             begun = replace(first, clients=engine.memories({})), []
+        diary.go_on(begun[0].round)
         wishes = experiment.rounds, experiment.evaluation
-        result = run(job.method, task, *wishes, (recorder, *trackers), begun, lambda _: engine)
+        result = run(job.method, task, *wishes, (recorder, diary, *trackers), begun, lambda _: engine)
         recorder.finish(result.metrics)
         return result
 
@@ -99,9 +109,9 @@ def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict
         return Nodes(post, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
     wanted = clients or getattr(experiment.partition, "clients", 1)
     privacy = job.method.privacy(experiment.privacy)
-    roster, known = gather(post, question, wanted, privacy, post.timeout)
+    roster, known, others = gather(post, question, wanted, privacy, post.timeout)
     roster.save(path)
-    return Nodes(post, roster, known, lambda: question(roster.classes))
+    return Nodes(post, roster, known, lambda: question(roster.classes), others)
 
 
 def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
@@ -119,17 +129,3 @@ def token(directory: Path) -> str:
     if not path.exists():
         write_atomically(path, secrets.token_hex(16).encode())
     return path.read_text()
-
-
-@contextmanager
-def logging_to(path: Path) -> Iterator[None]:
-    """Inside, what happens to clients is also written to this file."""
-    file = logging.FileHandler(path, encoding="utf-8")
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.addHandler(file)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(file)
-        file.close()

@@ -7,7 +7,6 @@ outlives a crash of the SuperLink.
 
 import os
 import secrets
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 import tomli_w
 
 from fedcohort.errors import UserError
+from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import CA, CLIENTS, SERVER, SERVER_KEY
 from fedcohort.flower.processes import Process, environment, program, wait_for_health
 
@@ -47,15 +47,18 @@ class Server:
             "SuperExec": self._start_executor,
             "gate": self._start_gate,
         }
-        running, admitted = dict[str, Process](), set[Path]()
+        record = self.home / "admitted.json"
+        clients = Admission(self.certs / CLIENTS, record, CONNECTION, environment(self.home))
+        running = dict[str, Process]()
         try:
             for name, start in programs.items():
+                if name == "gate":  # nobody gets in before those who may not are shut out
+                    clients.look(say)
                 running[name] = start(say)
-            self._admit(admitted, say)
             say(f"serving at {self.host}:{self.port}")
             while True:
                 time.sleep(LOOK)
-                self._admit(admitted, say)
+                clients.look(say)
                 for name in [name for name, process in running.items() if not process.alive]:
                     say(f"the {name} ended; starting it again")
                     running[name].stop()
@@ -113,21 +116,3 @@ class Server:
             process.stop()
             raise
         return process
-
-    def _admit(self, admitted: set[Path], say: Callable[[str], None]) -> None:
-        """Registers the public keys that appeared in the folder since the last look."""
-        for key in sorted((self.certs / CLIENTS).glob("*.pub")):
-            if key not in admitted:
-                admitted.add(key)
-                say(_register(key, environment(self.home)))
-
-
-def _register(key: Path, env: dict[str, str]) -> str:
-    command = [program("flwr"), "supernode", "register", str(key), CONNECTION, "--name", key.stem]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    words = " ".join((done.stdout + done.stderr).split())
-    if done.returncode == 0:
-        return f"admitted {key.stem}"
-    if "already" in words:  # the database remembers it from before a restart
-        return f"{key.stem} is admitted already"
-    return f"could not admit {key}: {words}"

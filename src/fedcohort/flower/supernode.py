@@ -12,8 +12,9 @@ from pathlib import Path
 from fedcohort.errors import UserError
 from fedcohort.flower.processes import Process, environment, free_port, program
 
-PATIENCE = 120.0  # seconds of refusals before the first connection: longer than the server's minute
+PATIENCE = 120.0  # seconds of refusals after which they are believed: longer than the server's minute
 PAUSE = 5.0  # seconds between two attempts
+LATER = 60.0  # seconds between them when refusals are believed: each costs a good part of a core
 CONNECTED = "SuperNode ID:"  # Flower's word that the server knows this client
 
 
@@ -34,16 +35,19 @@ class Client:
                 raise UserError(f"there is no {file}: check --ca and --key")
         command = self._command()
         self.home.mkdir(parents=True, exist_ok=True)
-        once, asked = False, time.monotonic()
+        once, since = False, time.monotonic()  # whether it was ever connected, and since when it is not
         while True:
-            once |= self._stay(command, say)
-            if not once and time.monotonic() - asked > PATIENCE:
+            if self._stay(command, say):
+                once, since = True, time.monotonic()
+            believed = time.monotonic() - since > PATIENCE
+            if believed and not once:
                 raise UserError(
                     f"the server at {self.superlink} did not accept {self.key} in {PATIENCE:.0f} seconds: "
                     f"check --superlink, --ca, and that its operator admitted {self.key.stem}.pub"
                 )
-            say(f"not connected; trying again in {PAUSE:.0f} seconds")
-            time.sleep(PAUSE)
+            pause = LATER if believed else PAUSE
+            say(f"not connected; trying again in {pause:.0f} seconds")
+            time.sleep(pause)
 
     def _stay(self, command: list[str], say: Callable[[str], None]) -> bool:
         """One SuperNode from its start to its end; true if the server accepted it."""

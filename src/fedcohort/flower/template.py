@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedcohort.errors import UserError
+from fedcohort.own_code import own_function
 
 PYPROJECT = """\
 [build-system]
@@ -30,6 +32,7 @@ clientapp = "fedcohort_app.client_app:app"
 
 [tool.flwr.app.config]
 experiment = {quoted_experiment}
+load = {quoted_load}               # module:function that loads the data of clients that named none
 out = {quoted_out}
 clients = {clients}             # to wait for before the first round; 0: as many as the partition has
 round-timeout = 600     # seconds until a client that has not answered is given up
@@ -55,13 +58,13 @@ __all__ = ["app"]
 README = """\
 # {title}
 
-A Flower app that runs `{experiment}` with fedcohort. Flower sends the two modules in
-`fedcohort_app/` to the clients; fedcohort itself is installed there.
+A Flower app that runs `{experiment}` with fedcohort. Flower sends this folder's modules
+to the clients; fedcohort itself is installed there.
 
 | file | |
 |---|---|
 | `experiment.toml` | what is run: edit it |
-| `pyproject.toml` | where Flower finds the parts; settings of a run under `[tool.flwr.app.config]` |
+{own}| `pyproject.toml` | where Flower finds the parts; settings of a run under `[tool.flwr.app.config]` |
 | `fedcohort_app/server_app.py`, `client_app.py` | the two parts |
 | `.gitignore` | what Flower does not send to clients: results |
 
@@ -89,23 +92,31 @@ $ flwr run {folder} --stream --run-config 'resume="{out}/NAME-001"'
 
 ## On one machine, in simulation
 
-Needs Ray (`pip install 'fedcohort[simulation]'`), and an experiment whose data are on this machine:
+Needs Ray (`pip install 'fedcohort[simulation]'`), and data that are on this machine: the experiment's own,
+dealt to clients by its partition, or what `load` returns for each client's number.
 
 ```console
 $ export FLWR_HOME=flower-local
 $ flwr run {folder} local --stream --federation-config "num-supernodes={parts} client-resources-num-cpus=1"
 ```
 
-`fedcohort run experiment.toml` gives the same numbers much sooner, without Flower.
+`fedcohort run experiment.toml` gives the same numbers much sooner, without Flower (and without `load`).
 """
 
 
-def write_app(folder: Path, experiment: Path, clients: int = 0) -> list[Path]:
-    """The app's files around a copy of the experiment; refuses a folder that exists."""
+OWN = "| `{name}` | your own code, as it was when this folder was written |\n"
+
+
+def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") -> list[Path]:
+    """The app's files around a copy of the experiment and of the user's modules that it names; refuses a
+    folder that exists."""
     from fedcohort.experiment import Experiment
     from fedcohort.flower.processes import QUIET
 
     setting = Experiment.read(experiment)
+    functions = [load] if load else []
+    functions += [setting.model["name"]] if ":" in setting.model["name"] else []
+    own = own_modules(setting.imports, functions)
     if folder.exists():
         raise UserError(f"{folder} exists already and is left as it is: choose another folder")
     place = folder.resolve()
@@ -116,9 +127,11 @@ def write_app(folder: Path, experiment: Path, clients: int = 0) -> list[Path]:
         "experiment": place / "experiment.toml",
         "quoted_experiment": json.dumps(str(place / "experiment.toml")),  # a JSON string is one in TOML
         "quoted_out": json.dumps(str(place / "runs")),
+        "quoted_load": json.dumps(load),
         "folder": folder,
         "out": place / "runs",
         "quiet": "\n".join(f"$ export {name}={value}" for name, value in QUIET.items()),
+        "own": "".join(OWN.format(name=path.name) for path in own),
     }
     texts = {
         "pyproject.toml": PYPROJECT.format(**fields),
@@ -133,6 +146,19 @@ def write_app(folder: Path, experiment: Path, clients: int = 0) -> list[Path]:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         shutil.copyfile(experiment, folder / "experiment.toml")
+        for path in own:
+            copy = shutil.copytree if path.is_dir() else shutil.copyfile
+            copy(path, folder / path.name)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}; choose another folder") from None
-    return [folder / name for name in (*texts, "experiment.toml")]
+    return [folder / name for name in (*texts, "experiment.toml", *(path.name for path in own))]
+
+
+def own_modules(modules: Sequence[str], functions: Sequence[str]) -> list[Path]:
+    """The files and packages of the working directory that hold these modules, and the modules of these
+    ``module:function``: clients have no other copy. What is installed here must be installed there too."""
+    for function in functions:
+        own_function(function, "flower init")
+    tops = [name.partition(":")[0].partition(".")[0] for name in (*modules, *functions)]
+    places = [next((p for p in (Path(f"{top}.py"), Path(top)) if p.exists()), None) for top in tops]
+    return list(dict.fromkeys(place for place in places if place is not None))
