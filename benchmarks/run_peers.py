@@ -1,8 +1,8 @@
 """Measures fedcohort against its peers: ``python -m benchmarks.run_peers`` (``make bench-peers``).
 
-All engines run the same jobs (:mod:`benchmarks.jobs`) in turn, several times over, so that a machine that
-is slower for a while is slower for all of them; speeds are compared within a pass. Then every engine runs
-each job to its end once, and the accuracies must agree. Writes ``results.json`` and ``RESULTS.md``.
+All engines run the same jobs (:mod:`fedcohort.bench.jobs`) in turn, several times over, so that a machine
+that is slower for a while is slower for all of them; speeds are compared within a pass. Then every engine
+runs each job to its end once, and the accuracies must agree. Writes ``results.json`` and ``RESULTS.md``.
 """
 
 import argparse

@@ -93,6 +93,36 @@ def test_an_error_in_a_process_is_the_error_of_the_comparison(tmp_path, together
     assert children() == []
 
 
+OWN = '''"""Fails in its first round, with an error that cannot be pickled."""
+
+from dataclasses import dataclass
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Selector
+
+
+class TwoThings(Exception):
+    def __init__(self, one, other):
+        super().__init__(f"{one} and {other}")
+
+
+@register
+@dataclass(frozen=True)
+class FailsInACrew(Selector):
+    def select(self, memory, now, losses):
+        raise TwoThings("this", "that")
+'''
+
+
+def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, together):
+    (elsewhere / "fails_in_a_crew.py").write_text(OWN)
+    methods = ["fedavg", "scaffold", "fails_in_a_crew"]
+    asked = Experiment.of({**ASKED, "imports": ["fails_in_a_crew"], "method": methods})
+    with pytest.raises(RuntimeError, match="TwoThings: this and that") as raised:
+        compare(asked, elsewhere, Silent())
+    assert "in select" in raised.value.__notes__[0]
+
+
 def test_a_killed_parent_leaves_no_process_behind(tmp_path):
     (tmp_path / "asked.toml").write_text(tomli_w.dumps({**ASKED, "rounds": 100_000, "seeds": [0, 1, 2]}))
     script = (

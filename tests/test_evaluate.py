@@ -32,6 +32,7 @@ from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, Split
 from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row
 from fedcohort.runner import Evaluation, final_metrics, run
 
@@ -123,6 +124,18 @@ def test_without_any_test_sample_nothing_is_claimed() -> None:
     of_global = ("global.accuracy", "global.accuracy[a]", "global.balanced_accuracy")
     of_clients = ("personal.accuracy", "personal.worst_accuracy", "ad", "sdad")
     assert all(math.isnan(got[key]) for key in (*of_global, *of_clients))
+
+
+@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine])
+def test_networks_never_see_an_empty_batch(engine: type[LoopEngine]) -> None:
+    """Client 2 has no test sample and a model of its own; ``view(len(x), -1)`` of nothing is an error."""
+
+    class Reshaping(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.view(len(x), -1))
+
+    task = Task.of(federation(), lambda: Reshaping(3, 3), cohort=1.0)
+    assert run("local_only", task, 1, engine=engine).metrics["global.accuracy"] >= 0
 
 
 def test_rows_of_clients_name_client_and_group() -> None:

@@ -56,7 +56,10 @@ def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             other.unlink()
         return good
     names = " and ".join(path.name for path in found)
-    raise UserError(f"{directory}: {names} cannot be read (damaged): delete to start from the first round")
+    them = "it" if len(found) == 1 else "both"
+    raise UserError(
+        f"{directory}: {names} cannot be read (damaged): delete {them} to start from the first round"
+    )
 
 
 def write_atomically(path: Path, data: bytes, keep: Path | None = None) -> None:

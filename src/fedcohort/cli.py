@@ -148,6 +148,10 @@ def diagnose(
     federation = None
     if partition is not None or source.endswith(".toml"):
         federation = _dealt(source, partition, seed)
+    elif not Path(source).exists() and "." not in source:
+        raise UserError(
+            f"there is no file {source}: if it is a data source, say how to deal it by --partition"
+        )
     elif features:
         federation = _table_federation(source, client, label)
     if federation is not None:
@@ -289,6 +293,8 @@ def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
 
     if partition is None:
         return Experiment.read(source).federation(seed)
+    if Path(source).is_file():
+        raise UserError(f"--partition deals a data source, but {source} is a file: leave --partition out")
     from fedcohort.core.expression import parse
     from fedcohort.data import federate, load
     from fedcohort.partition import partitioner
@@ -370,6 +376,13 @@ def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> Non
         return
     results.print(leaderboard(standings, rounds))
     results.print(SCOPES, style="dim")
+    for outcome in outcomes:
+        if outcome.useless:
+            results.print(
+                f"warning: {outcome.method}, seed {outcome.seed}: no client's answer could be used in the "
+                "last round, because training ended in NaN or infinite numbers: try a lower local.lr",
+                markup=False,
+            )
 
 
 def _introduce(experiment: "Experiment") -> None:

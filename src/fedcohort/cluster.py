@@ -103,7 +103,6 @@ def optics_groups(
     points: ArrayLike,
     min_samples: int = 2,
     xi: float = 0.05,
-    max_eps: float = np.inf,
     metric: Metric = "euclidean",
     exact: int = EXACT,
 ) -> Labels:
@@ -119,9 +118,9 @@ def optics_groups(
     if not (table if metric == "precomputed" else table - table[0]).any():
         return np.zeros(len(table), dtype=np.int64)  # no density to compare
     if metric == "precomputed" or len(table) <= exact:
-        return relabel(_optics(table, min_samples, xi, max_eps, metric)[0])
+        return relabel(_optics(table, min_samples, xi, metric)[0])
     sample = np.sort(numpy_generator(0, "optics").choice(len(table), exact, replace=False))
-    labels, reach = _optics(table[sample], min_samples, xi, max_eps, metric)
+    labels, reach = _optics(table[sample], min_samples, xi, metric)
     nearest, distance = _nearest(table, table[sample])
     extent = np.array(
         [reach[(labels == k) & np.isfinite(reach)].max(initial=0.0) for k in range(labels.max() + 1)]
@@ -134,13 +133,13 @@ def optics_groups(
 
 
 def _optics(
-    table: NDArray[np.float64], min_samples: int, xi: float, max_eps: float, metric: Metric
+    table: NDArray[np.float64], min_samples: int, xi: float, metric: Metric
 ) -> tuple[Labels, NDArray[np.float64]]:
     """Labels, -1 for noise, and the reachability of each point."""
     from sklearn.cluster import OPTICS
 
     with _reproducible(), np.errstate(divide="ignore", invalid="ignore"):  # duplicates lie at distance 0
-        model = OPTICS(min_samples=min_samples, xi=xi, max_eps=max_eps, metric=metric).fit(table)
+        model = OPTICS(min_samples=min_samples, xi=xi, metric=metric).fit(table)
     return model.labels_.astype(np.int64), model.reachability_
 
 

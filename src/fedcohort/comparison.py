@@ -21,6 +21,7 @@ from fedcohort.crew import Crew
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
 from fedcohort.lock import held
+from fedcohort.own_code import own_mistakes
 from fedcohort.record import (
     CLIENTS,
     CONFIG,
@@ -56,6 +57,12 @@ class Outcome:
     seed: int
     directory: Path
     metrics: dict[str, float]
+
+    @property
+    def useless(self) -> bool:
+        """Whether in the last round everybody who answered was rejected."""
+        rejected, lost = self.metrics.get("rejected", 0), self.metrics.get("lost", 0)
+        return 0 < rejected == self.metrics.get("cohort", 0) - lost
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -127,8 +134,9 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
     for seed in experiment.seeds:
         task = experiment.task(seed)
         for method in experiment.methods:
-            fitted = task.for_method(method)
-            start(method, fitted, fitted.profile(method))
+            with own_mistakes():
+                fitted = task.for_method(method)
+                start(method, fitted, fitted.profile(method))
     return begin(experiment, out)
 
 
@@ -232,15 +240,16 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
         progress = watcher.begin(name, job.seed, experiment.rounds)
         trackers = start_trackers(experiment.trackers, job.directory, table, restored)
         callbacks = (recorder, progress, *trackers)
-        result = run(
-            job.method,
-            task,
-            experiment.rounds,
-            experiment.evaluation,
-            callbacks,
-            restored,
-            folder=job.directory / CLIENTS,
-        )
+        with own_mistakes():
+            result = run(
+                job.method,
+                task,
+                experiment.rounds,
+                experiment.evaluation,
+                callbacks,
+                restored,
+                folder=job.directory / CLIENTS,
+            )
         if result.state.round < experiment.rounds:
             raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
         recorder.finish(result.metrics)

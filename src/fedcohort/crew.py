@@ -11,6 +11,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from fedcohort.core.state import Group, State
 from fedcohort.cores import usable_cores
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
+from fedcohort.own_code import in_words
 from fedcohort.runner import Callback
 
 if TYPE_CHECKING:
@@ -159,6 +161,17 @@ def _receive(connection: Connection) -> tuple[Any, ...]:
     return pickle.loads(connection.recv_bytes())
 
 
+def _portable(error: Exception) -> Exception:
+    """The error with its traceback in words, for the parent to raise; some classes cannot be pickled."""
+    words = "".join(traceback.format_exception(error))
+    try:
+        error = pickle.loads(pickle.dumps(error))
+    except Exception:  # somebody else's class: anything may happen
+        error = RuntimeError(in_words(error))
+    error.add_note(words)
+    return error
+
+
 def main() -> None:
     """A member: one run after the other, until told to end or alone."""
     from fedcohort.comparison import run_job
@@ -171,7 +184,7 @@ def main() -> None:
                 experiment, job = order
                 run_job(experiment, job, _Teller(connection))
             except Exception as error:
-                _send(connection, "failed", error)
+                _send(connection, "failed", _portable(error))
             else:
                 _send(connection, "free")
 

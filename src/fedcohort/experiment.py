@@ -63,6 +63,10 @@ class Experiment:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"there is no experiment file {path}") from None
+        except IsADirectoryError:
+            raise UserError(
+                f"cannot read {path}, a directory: name a file, or continue runs with --resume"
+            ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read {path}: {error}") from None
         except tomllib.TOMLDecodeError as error:
@@ -90,9 +94,11 @@ class Experiment:
             )
         data = {"source": "digits", **top.data}
         model = {"name": top.model} if isinstance(top.model, str) else {"name": "mlp", **top.model}
+        checked(model["name"], str, "model.name")
         partition = dict(top.partition) or {"name": "natural" if data.get("client") else "dirichlet"}
         if "name" not in partition:
             raise UserError(f"partition.name: missing; known: {', '.join(PARTITIONS.names())}")
+        protocol = PARTITIONS.get(checked(partition.pop("name"), str, "partition.name"))
         return cls(
             name=top.name or name,
             rounds=top.rounds,
@@ -100,7 +106,7 @@ class Experiment:
             seeds=_distinct(top.seeds, "seeds"),
             methods=methods,
             data=_checked_data(data),
-            partition=build(PARTITIONS.get(partition.pop("name")), partition, "partition"),
+            partition=build(protocol, partition, "partition"),
             split=build(SplitPlan, split, "split"),
             model=model,
             local=build(Local, top.local, "local"),

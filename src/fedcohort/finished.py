@@ -11,7 +11,7 @@ from fedcohort.core.state import unpack
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
-from fedcohort.record import ROSTER, read_result, read_table
+from fedcohort.record import ENVIRONMENT, ROSTER, read_result, read_table
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,13 @@ class FinishedRun:
         if (self.directory / ROSTER).exists():
             return self._told()
         federation = self.experiment.federation(self.seed)
-        kept = json.loads((self.directory / "env.json").read_text(encoding="utf-8"))["fingerprint"]
+        path = self.directory / ENVIRONMENT
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
+        except (OSError, ValueError, KeyError):
+            raise UserError(
+                f"{path} is missing or damaged, and says which data the run had: restore it"
+            ) from None
         if kept != federation.fingerprint():
             raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
         revealed = self.method.privacy(self.experiment.privacy).reveal(federation.counts, self.seed)

@@ -113,10 +113,19 @@ def update(method: Method, profile: Profile) -> Memory:
     """What a client that did not move would send up."""
     objective, at = method.objective, profile.model.init(profile.seed)
     extras = method.aggregator.broadcast(method.aggregator.init_aggregator(profile))
-    pull = {"pull": torch.tensor(0.0)}
-    view = View({**at._asdict(), **extras, **pull}, objective.init_client(profile), profile.size, 1, 1.0, 1)
+    down = {**at._asdict(), **extras, **_tailored(method.grouping, profile)}
+    counts = torch.zeros(profile.num_classes, dtype=torch.long)
+    view = View(down, objective.init_client(profile), counts, 1, 1.0, 1)
     up, _ = objective.finish(at, still(at), view)
     return {**up, "buffers": travelling(at, profile).buffers}
+
+
+def _tailored(grouping: Grouping, profile: Profile) -> Memory:
+    """What a client is sent beside or instead of its group's model."""
+    if type(grouping).tailor is Grouping.tailor:
+        return {}
+    groups = grouping.init_grouping(profile)
+    return grouping.tailor(groups, 0, grouping.init_models(groups, profile))
 
 
 def still(at: Weights) -> Trained:

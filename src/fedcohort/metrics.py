@@ -12,13 +12,13 @@ Array = NDArray[np.float64]
 # Groups of clients ------------------------------------------------------------------------------------------
 
 
-def silhouette(points: ArrayLike, labels: ArrayLike, metric: str = "euclidean") -> float:
+def silhouette(points: ArrayLike, labels: ArrayLike) -> float:
     """Mean silhouette, -1 to 1; a point alone in its group scores 0. NaN unless 2 <= groups <= K-1."""
     from sklearn.metrics import silhouette_score
 
     if not _comparable(labels):
         return float("nan")
-    return float(silhouette_score(np.asarray(points, dtype=np.float64), np.asarray(labels), metric=metric))
+    return float(silhouette_score(np.asarray(points, dtype=np.float64), np.asarray(labels)))
 
 
 def weighted_silhouette(distances: Array, labels: NDArray[np.int64], weights: Array) -> float:

@@ -2,12 +2,16 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fedcohort.errors import UserError
+
+OWN: set[str] = set()  # the files of the modules that were imported here
 
 
 def import_own(module: str, setting: str) -> ModuleType:
@@ -15,15 +19,33 @@ def import_own(module: str, setting: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:  # a console script does not look in the working directory by itself
         sys.path.insert(1, str(Path.cwd()))  # behind the program's own: of a Flower app, what came with it
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
     except UserError:
         raise
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"{setting}: cannot import '{module}' ({error}); run from the directory that holds it"
-        ) from error
+        itself = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        cure = "run from the directory that holds it" if itself else "install what it needs"
+        raise UserError(f"{setting}: cannot import '{module}' ({error}); {cure}") from error
     except Exception as error:  # somebody else's code: anything may happen
         raise UserError(f"{setting}: '{module}' fails with {in_words(error)}") from error
+    if found.__file__:
+        OWN.add(found.__file__)
+    return found
+
+
+@contextmanager
+def own_mistakes() -> Iterator[None]:
+    """An error that comes through a module imported here becomes one sentence that names its line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # somebody else's code: anything may happen
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in OWN]
+        if not lines:
+            raise
+        where = f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}, in {lines[-1].name}"
+        raise UserError(f"{where}: {in_words(error)}") from error
 
 
 def own_function(reference: str, setting: str) -> Callable[..., Any]:

@@ -43,6 +43,7 @@ from fedcohort.evaluate import Row
 from fedcohort.experiment import config_hash, difference
 
 CONFIG = "config.toml"
+ENVIRONMENT = "env.json"
 ROSTER = "roster.safetensors"  # in a deployment: who takes part, and what they told of their data
 CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
 CHECKPOINT_EVERY = 10  # rounds
@@ -106,10 +107,7 @@ class Recorder:
 
     def _start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)  # it is there if a run was killed very early
-        text = tomli_w.dumps(self.config)
-        checkpoint.write_atomically(self.directory / CONFIG, text.encode())
-        facts = {**environment(), "fingerprint": self.fingerprint}
-        (self.directory / "env.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        self._describe()
         self._open("w")
         self._write([Row._fields])
 
@@ -124,10 +122,19 @@ class Recorder:
             raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
         os.truncate(path, size)
         rows = read_table(path)
+        self._describe(only_missing=True)
         self.saved, self.complete = state.round, (state, size)
         self.in_use.append(state.clients)
         self._open("a")
         return state, rows
+
+    def _describe(self, only_missing: bool = False) -> None:
+        """Writes down what is run, and on what."""
+        facts = {**environment(), "fingerprint": self.fingerprint}
+        texts = {CONFIG: tomli_w.dumps(self.config), ENVIRONMENT: json.dumps(facts, indent=2) + "\n"}
+        for name, text in texts.items():
+            if not (only_missing and (self.directory / name).exists()):
+                checkpoint.write_atomically(self.directory / name, text.encode())
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self._write(rows)
@@ -145,7 +152,7 @@ class Recorder:
 
     def _add_time(self) -> None:
         """Adds the seconds since the directory was opened to those of earlier parts of the run."""
-        path = self.directory / "env.json"
+        path = self.directory / ENVIRONMENT
         facts = json.loads(path.read_text(encoding="utf-8"))
         seconds = facts.get("seconds", 0) + time.monotonic() - self.opened
         text = json.dumps({**facts, "seconds": round(seconds, 2)}, indent=2) + "\n"
@@ -200,7 +207,11 @@ def read_result(directory: Path) -> dict[str, float] | None:
     path = directory / "result.json"
     if not path.exists():
         return None
-    numbers = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        numbers = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        cure = f"delete it, and 'fedcohort run --resume {directory}' writes it again"
+        raise UserError(f"{path} is damaged: {cure}") from None
     return {key: float("nan") if value is None else value for key, value in numbers.items()}
 
 
@@ -213,6 +224,8 @@ def read_table(path: Path, growing: bool = False) -> list[Row]:
         if next(lines, None) != list(Row._fields):
             raise ValueError("its first line is not the header")
         return [Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5])) for line in lines]
+    except FileNotFoundError:
+        raise UserError(f"there is no {path}: restore it, or start the run again") from None
     except (ValueError, IndexError, csv.Error) as error:
         raise UserError(f"{path} is damaged ({error}): start the run again") from None
 

@@ -1,6 +1,7 @@
 """``fedcohort new method``: a method file that already runs, and the start of its equation test."""
 
 import keyword
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedcohort.core.method import METHODS
@@ -33,9 +34,7 @@ class {title}({role}):
 SELECTOR = """    spread: Annotated[float, at_least(0)] = 1.0  # how strongly large clients are favoured
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
-        odds = now.profile.size[now.members].double() ** self.spread
-        order = torch.multinomial(odds, now.cohort, generator=now.generator("select"))
-        return now.members[order]
+        return now.draw("select", now.profile.size[now.members].double() ** self.spread)
 """
 
 OBJECTIVE = """    mu: Annotated[float, at_least(0)] = 0.1  # strength of the pull towards the sent model
@@ -60,10 +59,10 @@ GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt t
 
 PARTS = "from fedcohort.core.parts import"
 FILES = {
-    "selector": (SELECTOR, f"{PARTS} Ids, Memory, Round, Selector", "torch", ""),
-    "objective": (OBJECTIVE, f"{PARTS} Anchor, Objective, View", "", ""),
-    "aggregator": (AGGREGATOR, f"{PARTS} Aggregator, Memory, Round, Updates", "tensor", ""),
-    "grouping": (GROUPING, f"{PARTS} Grouping, Memory", "", "from fedcohort.core.profile import Profile"),
+    "selector": (SELECTOR, f"{PARTS} Ids, Memory, Round, Selector"),
+    "objective": (OBJECTIVE, f"{PARTS} Anchor, Objective, View"),
+    "aggregator": (AGGREGATOR, f"{PARTS} Aggregator, Memory, Round, Updates"),
+    "grouping": (GROUPING, f"{PARTS} Grouping, Memory\nfrom fedcohort.core.profile import Profile"),
 }
 
 TEST = '''"""{title} against numbers derived by hand, and against the contract that every method keeps."""
@@ -94,6 +93,8 @@ def write_method(name: str, role: str, directory: Path) -> list[Path]:
     for path in paths:
         if path.exists():
             raise UserError(f"{path} exists already and is left as it is: choose another name or --dir")
+    if find_spec(name) is not None:
+        raise UserError(f"there is a module called '{name}', which {name}.py would hide: choose another name")
     title = "".join(word.capitalize() for word in name.split("_"))
     texts = [_method_text(title, role), TEST.format(title=title, name=name)]
     try:
@@ -106,14 +107,11 @@ def write_method(name: str, role: str, directory: Path) -> list[Path]:
 
 
 def _method_text(title: str, role: str) -> str:
-    body, parts, needs, profile = FILES[role]
-    tensor = ["from torch import Tensor", ""]
-    foreign = {"torch": ["import torch", *tensor], "tensor": tensor}
-    own = [
+    body, parts = FILES[role]
+    imports = [
+        *(["from torch import Tensor", ""] if "Tensor" in body else []),
         "from fedcohort.core.method import register",
         parts,
-        *([profile] if profile else []),
         "from fedcohort.core.settings import at_least",
     ]
-    imports = "\n".join([*foreign.get(needs, []), *own])
-    return HEAD.format(title=title, role=role.capitalize(), imports=imports) + body
+    return HEAD.format(title=title, role=role.capitalize(), imports="\n".join(imports)) + body

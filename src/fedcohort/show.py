@@ -1,5 +1,6 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,6 +117,8 @@ SCOPES = (
 
 
 def cell(mean: float, std: float, kind: str, several: bool) -> str:
+    if math.isnan(mean):  # nobody has test samples
+        return "–"
     if kind == "percent":
         return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
     if kind == "megabytes":

@@ -1,5 +1,10 @@
 """fedcohort bench shows what it measured."""
 
+import pytest
+
+from fedcohort.bench.jobs import JOBS
+from fedcohort.bench.measure import bench
+from fedcohort.errors import UserError
 from fedcohort.show import bench_tables, results
 
 TRAINING = {
@@ -16,3 +21,8 @@ def test_all_numbers_are_in_the_tables():
     shown = " ".join(captured.get().split())
     known = ("A 1.5 3.0 2.0 1.3 0.5 12,345 2.5e-07", "seconds diagnose 21.65", "ratio 1.14", "help s 0.154")
     assert [text for text in known if text not in shown] == []
+
+
+def test_no_more_rounds_than_a_job_has():
+    with pytest.raises(UserError, match="job B has 9 rounds"):
+        bench(["startup", "B"], JOBS["B"].rounds, print)

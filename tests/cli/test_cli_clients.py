@@ -99,6 +99,10 @@ MISTAKES = {
     ),
     "missing file": (["assign", "{run}", "--counts", "none.csv"], "there is no file none.csv"),
     "loss that is a word": (["assign", "{run}", "--losses", "word.csv"], "column '0': 'bad' is not a finite"),
+    "losses without a client column": (
+        ["assign", "{run}", "--losses", "site.csv"],
+        "row 1, column 'site': 'a' is not a finite number, name the column of client ids with --client",
+    ),
     "losses of too few models": (["assign", "{run}", "--losses", "few.csv"], "give one for each model"),
     "strangers": (["drift", "old.csv", "class.csv"], "no client is in both tables"),
     "clients of no run": (
@@ -117,6 +121,7 @@ def test_mistakes_are_one_sentence(mistake: str, cli: Cli, here: Path, run: str)
         "class.csv": "client,x\na,3\n",
         "word.csv": "client,0,1\na,bad,1\n",
         "few.csv": "client,0\na,1\n",
+        "site.csv": "site,0,1\na,1,2\n",
     }
     for name, text in files.items():
         (here / name).write_text(text)
@@ -127,3 +132,13 @@ def test_mistakes_are_one_sentence(mistake: str, cli: Cli, here: Path, run: str)
     assert answer.err.startswith("error: ")
     assert answer.err.count("\n") == 1
     assert told in answer.err
+
+
+@pytest.mark.parametrize("name", ["table.csv", "env.json"])
+def test_a_run_that_lost_a_file_is_refused(name: str, cli: Cli, here: Path, run: str) -> None:
+    (here / "old.csv").write_text(OLD)
+    (Path(run) / name).unlink()
+    answer = cli("assign", run, "--counts", "old.csv")
+    assert answer.code == 2
+    assert name in answer.err
+    assert "restore it" in answer.err

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from cli_calls import EXPERIMENT, Cli, contents
 
+from fedcohort.core.method import METHODS
+
 FILES = {
     "bad.toml": "rounds = = 3",
     "fedlecc.toml": EXPERIMENT.replace("fedprox", "fedlecc"),
@@ -32,6 +34,22 @@ FILES = {
         "def narrow(shape, classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2))\n"
         "def wrong(shape, classes):\n    return nn.Linear(99, classes)\n"
         "def settled(shape, classes, width):\n    return nn.Linear(4, classes)\n"
+        "def nothing():\n    nn.Linear(4, 3)\n"
+        "def lazy(classes):\n    return nn.LazyLinear(classes)\n"
+        "class Pair(nn.Linear):\n    def forward(self, x):\n        return super().forward(x), x\n"
+        "def pair(classes):\n    return Pair(4, classes)\n"
+        "class Late(nn.Linear):\n    def forward(self, x):\n"
+        "        return super().forward(x) if x.sum() == 0 else x @ self.weight\n"
+        "def late(classes):\n    return Late(4, classes)\n"
+    ),
+    "needy.py": "import nowhere_at_all\n",
+    "careless.py": (
+        "from dataclasses import dataclass\n"
+        "from fedcohort.core.method import register\n"
+        "from fedcohort.core.parts import Objective\n"
+        "@register\n@dataclass(frozen=True)\n"
+        'class Careless(Objective):\n    """Fails."""\n\n'
+        "    def anchor(self, view):\n        return undefined\n"
     ),
     "taken.py": "precious = True\n",
 }
@@ -57,6 +75,7 @@ SETTINGS = {
     "share above one": (["faults.dropout=2"], "faults.dropout: 2 must be between 0 and 1"),
     "target above one": (["evaluate.target=50"], "evaluate.target"),
     "no rounds": (["rounds=0"], "rounds: 0 must be at least 1"),
+    "infinite rate": (["local.lr=inf"], "local.lr: inf must be finite"),
     "half a round": (["rounds=2.5"], "rounds: 2.5 is not a whole number"),
     "no cohort": (["cohort=0"], "cohort: 0"),
     "too large a share": (["cohort=1.5"], "cohort: 1.5"),
@@ -96,6 +115,10 @@ SETTINGS = {
     "data folder that is a number": (["data.root=3"], "data.root: 3 is not text"),
     "no data file": ([table(path="nowhere.csv", label="y")], "there is no file nowhere.csv"),
     "empty data file": ([table(path="empty.csv", label="y")], "empty.csv is empty"),
+    "separator of two": (
+        [table(path="nan.csv", label="y", separator=";;")],
+        "check the file and 'separator'",
+    ),
     "missing values": ([table(path="nan.csv", label="outcome")], "column 'dose' is empty in 1 of 4 rows"),
     "wrong label column": ([table(path="nan.csv", label="outcom")], "did you mean 'outcome'?"),
     "wrong client column": (
@@ -103,15 +126,21 @@ SETTINGS = {
         "did you mean 'hospital'?",
     ),
     "one label": ([table(path="same.csv", label="outcome")], "all labels are equal"),
+    "model that is a number": (["model={name=3}"], "model.name: 3 is not text"),
+    "partition that is a number": (["partition={name=3}"], "partition.name: 3 is not text"),
     "unknown model": (["model='mpl'"], "unknown model 'mpl', did you mean 'mlp'?"),
     "unknown model setting": (["model={name='mlp', width=[3]}"], "did you mean 'widths'?"),
     "model for images only": (["model='lenet5'", "data={source='digits'}"], "lenet5 takes images of 28x28"),
     "model of no module": (["model='nowhere_at_all:network'"], "model: cannot import 'nowhere_at_all'"),
     "model of a broken module": (["model='broken_module:network'"], "'broken_module' fails with SyntaxError"),
-    "model without a function": (["model='networks:deep'"], "'networks' has no function called 'deep'"),
+    "model without a function": (["model='networks:deep'"], "there is no function 'networks:deep'"),
     "model with too few outputs": (["model='networks:narrow'"], "answers two examples with shape (2, 2)"),
     "model for other data": (["model='networks:wrong'"], "fails on examples of shape (4,) with RuntimeError"),
     "model without its setting": (["model='networks:settled'"], "TypeError"),
+    "model that is nothing": (["model='networks:nothing'"], "returns None, but a torch.nn.Module is needed"),
+    "model of unknown size": (["model='networks:lazy'"], "the size of weight is not known yet"),
+    "model of two answers": (["model='networks:pair'"], "answers two examples with a tuple"),
+    "model of a needy module": (["model='needy:network'"], "install what it needs"),
     "import of nothing": (["imports=['nowhere_at_all']"], "imports: cannot import 'nowhere_at_all'"),
     "failing import": (["imports=['failing_module']"], "'failing_module' fails with ZeroDivisionError"),
     "withheld counts": ([method("'fedlecc'"), "privacy.counts='withheld'"], "fedlecc needs label counts"),
@@ -127,7 +156,7 @@ COMMANDS = {
     "no experiment": ("run", "name an experiment file"),
     "missing experiment": ("run nowhere.toml --out out", "there is no experiment file nowhere.toml"),
     "invalid TOML": ("run bad.toml --out out", "bad.toml is not valid TOML"),
-    "directory as experiment": ("run . --out out", "cannot read"),
+    "directory as experiment": ("run . --out out", "continue runs with --resume"),
     "not text": ("run noise.toml --out out", "cannot read noise.toml"),
     "--set below a word": ("run strings.toml --set method.0.mu=1", "'0' is a single value"),
     "seeds of words": ("run e.toml --seeds a,b", "--seeds a,b: write whole numbers with commas"),
@@ -159,6 +188,8 @@ COMMANDS = {
     "one column for both": ("diagnose long.csv --label outcome --client outcome", "name two columns"),
     "experiment to diagnose": ("diagnose nowhere.toml", "there is no experiment file nowhere.toml"),
     "unknown source": ("diagnose digitz --partition iid", "did you mean 'digits'?"),
+    "source without a protocol": ("diagnose digits", "say how to deal it by --partition"),
+    "protocol for a table": ("diagnose counts.csv --partition iid", "leave --partition out"),
     "unknown protocol": ("diagnose digits --partition idd", "did you mean 'iid'?"),
     "unreadable protocol": ("diagnose digits --partition iid(", "cannot read"),
     "protocol out of range": ("diagnose digits --partition dirichlet(alpha=0)", "0 must be above 0"),
@@ -168,6 +199,7 @@ COMMANDS = {
     "name with a dash": ("new method my-method", "my-method"),
     "keyword as name": ("new method lambda", "lambda"),
     "name in use": ("new method fedavg", "fedavg"),
+    "name of a module": ("new method torch", "there is a module called 'torch'"),
     "file in use": ("new method taken", "taken.py"),
     "directory that is a file": ("new method mine --dir plain_file", "plain_file"),
 }
@@ -203,3 +235,34 @@ def refused(cli: Cli, directory: Path, command: list[str], words: str) -> None:
     assert answer.out == ""
     assert answer.code == 2
     assert contents(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["model='networks:late'"], "networks.py, line 19, in forward: RuntimeError: mat1 and mat2"),
+        (["imports=['careless']", method("'careless'")], "careless.py, line 10, in anchor: NameError"),
+    ],
+)
+def test_own_code_that_fails_in_training(
+    changes: list[str], words: str, cli: Cli, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(METHODS, "_classes", dict(METHODS._classes))  # other tests have no careless method
+    answer = cli("run", "e.toml", "--quiet", *(word for change in changes for word in ("--set", change)))
+    assert answer.err.startswith(f"error: {words}")
+    assert answer.err.count("\n") == 1
+    assert answer.out == ""
+    assert answer.code == 2
+
+
+def test_training_that_diverges_is_told(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", "--quiet", "--set", "local.lr=1e38")
+    assert answer.code == 0
+    assert "fedprox, seed 0: no client's answer could be used" in " ".join(answer.out.split())
+    assert "warning" not in cli("run", "e.toml", "--quiet").out
+
+
+def test_without_test_samples_accuracy_is_no_number(cli: Cli, here: Path) -> None:
+    answer = cli("run", "e.toml", "--quiet", "--set", "split.test=0")
+    assert answer.code == 0
+    assert "nan" not in answer.out

@@ -40,6 +40,10 @@ def garble_rows(run: Path) -> None:
     table.write_bytes(b"#" * table.stat().st_size)
 
 
+def garble_result(run: Path) -> None:
+    (run / "result.json").write_text('{"ad": ')
+
+
 Mistake = Callable[[Path], None]
 MISTAKES: dict[Mistake, str] = {
     damage_both: "state.safetensors and state.previous.safetensors cannot be read (damaged)",
@@ -47,6 +51,7 @@ MISTAKES: dict[Mistake, str] = {
     garble: "not valid TOML",
     lose_rows: "table.csv is shorter than its checkpoint says",
     garble_rows: "table.csv is damaged",
+    garble_result: "result.json is damaged: delete it",
 }
 
 
@@ -76,3 +81,12 @@ def test_what_can_be_continued_is(stopped: Path, cli: Cli, here: Path) -> None:
     assert (stopped / "table.csv").read_bytes() == table
     assert (stopped / "state.safetensors").read_bytes() == state
     assert json.loads((stopped / "result.json").read_text()) == run["metrics"]
+
+
+def test_removed_descriptions_are_written_again(stopped: Path, cli: Cli) -> None:
+    config = (stopped / "config.toml").read_bytes()
+    for name in ("config.toml", "env.json"):
+        (stopped / name).unlink()
+    assert cli("run", "--resume", str(stopped.parent), "--json").code == 0
+    assert (stopped / "config.toml").read_bytes() == config
+    assert "fingerprint" in json.loads((stopped / "env.json").read_text())

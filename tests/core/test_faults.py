@@ -57,6 +57,12 @@ def test_a_straggler_takes_one_to_all_epochs():
     assert all(abs(times - 100) < 5 * 9 for times in steps.values())
 
 
+def test_a_straggler_never_does_more_than_others():
+    """Half an epoch of 40 samples by 10 is two steps; one epoch would be four."""
+    budget = Faults(stragglers=1.0).slow_budget(3, Local(epochs=0.5, batch=10), 0, number=0)
+    assert budget.steps_for(40) == 2
+
+
 def test_fixed_for_the_run_or_drawn_anew():
     local = Local(epochs=5, batch=10)
     fixed = {Faults(stragglers=0.5).slow_budget(3, local, 0, number).epochs for number in range(20)}

@@ -104,6 +104,17 @@ def test_what_training_must_know(layer, pairs, random):
     assert (flat.needs_pairs, flat.draws_globally) == (pairs, random)
 
 
+def test_a_dropout_layer_may_be_called_dropout():
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout, self.top = nn.Dropout(), nn.Linear(3, 3)
+
+    flat = Flat(Network)
+    assert flat.is_random
+    assert not flat.draws_globally
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_dropout_draws_what_pytorch_would_draw(p):
     x = torch.ones(50)

@@ -231,6 +231,13 @@ def test_an_empty_clients_past_does_not_decide_a_new_groups_model():
     assert position(state, 2) == position(state, 1) != position(state, 0)
 
 
+def test_a_new_group_may_be_of_empty_clients_alone():
+    """Client 0 holds nothing: its group has the model that it was served by before, and never trains."""
+    task = toy_task((0, 3, -1), (0, 10, 30), (2, 2, 3), (1, 1, 1))
+    first, second = play_toy("fedavg", (1, 2), (1, 2), task=task, grouping=Regrouped(((1, 0, 0),)))
+    assert position(first, 1) == position(first, 0) == position(second, 1) != position(second, 0)
+
+
 def test_a_different_seed_is_a_different_run():
     one, _ = play(Method.parse("fedavg"), tiny_task(), 1)
     task = replace(tiny_task(), seed=1)

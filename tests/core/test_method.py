@@ -49,9 +49,10 @@ def test_reading(text, parts):
     assert parse(text) == parts
 
 
-@pytest.mark.parametrize(
-    "text", ["", "fedavg+", "fedprox(0.1)", "a-b", "fedprox(mu=)", "f(x=1)(y=2)", "f(x=g())", "3"]
-)
+UNREADABLE = ["", "fedavg+", "fedprox(0.1)", "a-b", "fedprox(mu=)", "f(x=1)(y=2)", "f(x=g())", "3"]
+
+
+@pytest.mark.parametrize("text", [*UNREADABLE, "f(x=1, x=2)", "f(x={[]: 1})"])
 def test_what_cannot_be_read_shows_how_to_write_it(text):
     with pytest.raises(UserError, match=r"write it like fedlecc\+fedprox"):
         parse(text)

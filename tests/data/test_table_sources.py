@@ -98,6 +98,7 @@ def test_several_files_are_several_clients(tmp_path: Path, cache: Path) -> None:
     [
         ({"label": "il"}, "no column 'il' .'label'., did you mean 'ill'?"),
         ({"label": "ill", "client": "hospitals"}, "did you mean 'hospital'?"),
+        ({"label": "ill", "client": "ill"}, "both name 'ill'"),
         ({"label": "ill", "features": ["agee"]}, "did you mean 'age'?"),
         ({"label": "ill", "features": ["age", "ill"]}, "is among the features"),
         ({"label": "smoker"}, "label 'smoker' is empty in 1 rows"),
@@ -119,6 +120,9 @@ def test_mistakes_in_options(csv: Path, options: dict, message: str) -> None:
         ("age,ill\n1,1\n2,1\n", "all labels are equal"),
         ("age,ill\n1,0.5\n2,1\n", "labels hold fractions"),
         ("age,ill\ninf,0\n2,1\n", "column 'age' has 1 infinite"),
+        ("age,ill\n1e300,0\n2,1\n", "column 'age' has values up to"),
+        ("age;ill\n1;0\n2;1\n", "set separator=';'"),
+        ("age,age,ill\n1,1,0\n2,2,1\n", "two columns called 'age'"),
         ("age,ill\n" + "".join(f"w{i},{i % 2}\n" for i in range(300)), "has 300 different words"),
         ("age,ill\n" + "".join(f"{i},{i}\n" for i in range(1200)), "1200 different values, hardly classes"),
     ],

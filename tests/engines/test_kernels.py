@@ -1,5 +1,7 @@
 """Faster layers give what PyTorch's give."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -25,3 +27,15 @@ def test_only_the_plain_halving_is_replaced():
     assert isinstance(network[0], FastMaxPool2d)
     assert isinstance(network[1][0], FastMaxPool2d)
     assert list(network[2:]) == others
+
+
+@pytest.mark.parametrize("relu_first", [True, False])
+def test_what_follows_may_work_in_place(relu_first):
+    pair = [nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    layers = [nn.Conv2d(1, 4, 3), *(pair if relu_first else pair[::-1]), nn.Flatten(), nn.Linear(36, 3)]
+    plain, fast = nn.Sequential(*layers), speed_up(deepcopy(nn.Sequential(*layers)))
+    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for network in (plain, fast):
+        network(x).square().sum().backward()
+    for ours, theirs in zip(fast.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)

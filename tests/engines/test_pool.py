@@ -1,10 +1,13 @@
 """The pool engine takes every way of computing a round to the reference's result."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
 
 from fedcohort.core.method import Method
+from fedcohort.core.parts import Anchor, Objective, View
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
@@ -19,6 +22,7 @@ OPTIMISERS = {
     "decay": Local(lr=0.1, epochs=2, batch=8, weight_decay=0.05),
     "momentum": Local(lr=0.1, epochs=2, batch=8, momentum=0.9, weight_decay=0.01),
     "nesterov": Local(lr=0.1, steps=5, batch=8, momentum=0.9, nesterov=True),
+    "nesterov without momentum": Local(lr=0.1, epochs=2, batch=8, nesterov=True, weight_decay=0.05),
     "adam": Local(lr=0.01, epochs=1, batch=8, optimiser="adam", weight_decay=0.01),
 }
 METHODS = ("fedavg", "fedprox(mu=0.5)", "fedavgm", "clust_psi_pfl", "scaffold(option='I')", "fednova", "cafa")
@@ -44,6 +48,34 @@ def test_linear_networks_agree_with_the_reference(text, local, path):
 @pytest.mark.parametrize("text", ["fedrs", "fedlc(tau=1.0)"])
 def test_changed_logits_agree_with_the_reference(text, path):
     task, method = tiny_task(), Method.parse(text)
+    slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=PoolEngine(task))[0]
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@dataclass(frozen=True)
+class PulledBySize(Objective):
+    """Large clients are pulled back more."""
+
+    name = "pulled_by_size"
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor(pull=0.01 * view.size)
+
+
+@dataclass(frozen=True)
+class SomePushed(Objective):
+    """Large clients' gradients are changed, small ones' are not."""
+
+    name = "some_pushed"
+
+    def anchor(self, view: View) -> Anchor:
+        return Anchor(offset=torch.ones_like(view.down["params"]) if view.size > 30 else None)
+
+
+@pytest.mark.parametrize("objective", [PulledBySize(), SomePushed()])
+def test_clients_that_differ_agree_with_the_reference(objective, path):
+    task, method = tiny_task(), Method.of(objective)
     slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=PoolEngine(task))[0]
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)

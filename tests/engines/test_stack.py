@@ -65,6 +65,14 @@ def test_other_networks_are_left_to_autograd(layers):
     assert Stack.of(Flat(lambda: nn.Sequential(*layers))) is None
 
 
+def test_a_layer_in_two_places_is_left_to_autograd():
+    def network() -> nn.Module:
+        shared = nn.Linear(4, 4)
+        return nn.Sequential(shared, nn.ReLU(), shared)
+
+    assert Stack.of(Flat(network)) is None
+
+
 @pytest.mark.parametrize("function", [stack.descend, lowrank.descend_together])
 def test_the_steps_are_compiled(function):
     """A function that TorchScript does not understand would still work, only slower."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from equations.toy import profile_of, round_of, updates_of
+from fedcohort.core.cohort import Choice, judge
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Updates
 from fedcohort.engines.loop import LoopEngine
@@ -87,6 +88,22 @@ def test_declined_clients_send_no_update_and_forget_the_round():
     params = task.model.num_params
     assert state.bytes_up == 2 * 2 * 4 * params + 4 * 4 * 4
     assert state.bytes_down == 4 * 2 * 4 * params
+
+
+class SecondCohortOnly(FedEntropy):
+    """The first cohort is not judged, the second declines everybody."""
+
+    def judge(self, memory, now, updates: Updates):
+        return None if now.group == 0 else torch.zeros(len(updates), dtype=torch.bool)
+
+
+def test_a_cohort_that_is_not_judged_wants_all_its_clients():
+    """Client 1 is in both cohorts: the first wants it, so only 2 is declined."""
+    nows = [replace(round_of(FIVE, 2), group=g, selected=torch.tensor([g, g + 1])) for g in (0, 1)]
+    choices = [Choice(now, {}, now.members[:0], {}) for now in nows]
+    wanted, marked = judge(Method.of(SecondCohortOnly()), choices, updates_of([0, 1, 2]))
+    assert wanted.ids.tolist() == [0, 1]
+    assert [choice.now.declined.tolist() for choice in marked] == [[], [2]]
 
 
 def test_the_outputs_are_those_of_the_trained_model():

@@ -46,6 +46,12 @@ def test_dirichlet_says_after_200_tries_what_to_change() -> None:
         split_clients(np.repeat(np.arange(2), 1000), "dirichlet", 0, clients=100, alpha=0.05)
 
 
+def test_an_alpha_too_small_for_the_legacy_generator() -> None:
+    """Its gamma draws are all rounded to zero, and their shares are no numbers."""
+    with pytest.raises(UserError, match="no Dirichlet draw with alpha=1e-09"):
+        split_clients(TEN, "dirichlet_fedartml", 0, clients=7, alpha=1e-9)
+
+
 def test_clientwise_alpha_is_the_total_mass() -> None:
     """At alpha .5, 100 classes, 500 examples: 3.5 to 4 classes per client expected; ``dirichlet``: 73."""
     partition = split_clients(HUNDRED, "dirichlet_clientwise", 0, clients=100, alpha=0.5)

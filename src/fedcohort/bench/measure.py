@@ -33,6 +33,9 @@ def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str
     for job in jobs:
         if job not in ALL:
             raise UserError(f"--jobs: there is no job '{job}'; known: {', '.join(ALL)}")
+        if job in JOBS and repeats >= JOBS[job].rounds:
+            most = JOBS[job].rounds - 1
+            raise UserError(f"--repeats: after its warm-up job {job} has {most} rounds, ask for no more")
     torch.set_num_threads(1)
     results: dict[str, Any] = {"machine": machine(), "jobs": {}}
     for job in jobs:

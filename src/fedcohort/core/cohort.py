@@ -111,17 +111,15 @@ def _rehearse(method: Method, state: State, now: Round, task: Task, engine: Engi
 
 def judge(method: Method, choices: list[Choice], updates: Updates) -> tuple[Updates, list[Choice]]:
     """The updates that selectors want, and the choices with who was declined."""
-    judged = torch.zeros(len(updates), dtype=torch.bool)
-    wanted = judged.clone()
+    wanted = torch.zeros(len(updates), dtype=torch.bool)
     for choice in choices:
         here = torch.isin(updates.ids, choice.now.selected)
         if not here.any():
             continue
         verdict = method.selector.judge(choice.memory, choice.now, updates.where(here))
-        if verdict is not None:
-            judged |= here
-            wanted[here] |= verdict  # a client of several cohorts uploads if one of them wants it
-    out = judged & ~wanted
+        # A client of several cohorts uploads if one of them wants it.
+        wanted[here] |= True if verdict is None else verdict
+    out = ~wanted
     if not out.any():
         return updates, choices
     marked = []

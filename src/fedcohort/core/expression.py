@@ -32,13 +32,13 @@ def _parse_part(node: ast.expr, wrong: UserError) -> tuple[str, dict[str, Any]]:
     values = {}
     for keyword in call.keywords if call else ():
         value = keyword.value
-        if keyword.arg is None:
+        if keyword.arg is None or keyword.arg in values:
             raise wrong
         if isinstance(value, ast.Name):
             values[keyword.arg] = words.get(value.id.lower(), value.id)
             continue
         try:
             values[keyword.arg] = ast.literal_eval(value)
-        except ValueError:
+        except (ValueError, TypeError):
             raise wrong from None
     return ast.unparse(name), values

@@ -40,4 +40,6 @@ class Faults:
         key = (client,) if self.straggler_draw == "fixed" else (client, number)
         most = local.steps if local.steps is not None else max(1, int(local.epochs))
         drawn = int(torch.randint(1, most + 1, (1,), generator=generator(seed, "straggler", *key)))
-        return replace(local, steps=drawn) if local.steps is not None else replace(local, epochs=drawn)
+        if local.steps is not None:
+            return replace(local, steps=drawn)
+        return replace(local, epochs=min(drawn, local.epochs))

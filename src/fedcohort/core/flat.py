@@ -145,7 +145,8 @@ def _lend(module: nn.Module, generator: torch.Generator) -> bool:
 def _draws(module: nn.Module) -> bool:
     """Other kinds of dropout layers, and attention or recurrent layers with dropout inside."""
     other = isinstance(module, nn.modules.dropout._DropoutNd) and type(module) is not OwnDropout
-    return other or bool(getattr(module, "dropout", 0.0))
+    inside = getattr(module, "dropout", 0.0)  # a layer of that name is looked at by itself
+    return other or (not isinstance(inside, nn.Module) and bool(inside))
 
 
 class _Layout:

@@ -40,7 +40,9 @@ def inherit(
     from. Where members changed, so may what the aggregator remembers of them."""
     grown = list(groups)
     for number in range(len(groups), int(after["group"].max()) + 1):
-        grown.append(groups[int(before["group"][members_of(after, number, profile)[0]])])
+        with_data, everyone = members_of(after, number, profile), (after["group"] == number).nonzero()[:, 0]
+        first = (with_data if len(with_data) else everyone)[0]
+        grown.append(groups[int(before["group"][first])])
     moved = profile.eligible[(before["group"] != after["group"])[profile.eligible]]
     for number in torch.cat([before["group"][moved], after["group"][moved]]).unique().tolist():
         members = members_of(after, number, profile)

@@ -7,6 +7,7 @@ serves TOML, the command line, ``fedcohort methods`` and the generated documenta
 
 import dataclasses
 import difflib
+import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -100,6 +101,8 @@ def checked(value: Any, hint: Any, path: str) -> Any:
     for limit in limits:
         if isinstance(result, int | float) and not isinstance(result, bool) and not limit.holds(result):
             raise UserError(f"{path}: {value!r} must be {limit.text}")
+    if isinstance(result, float) and math.isinf(result):
+        raise UserError(f"{path}: {value!r} must be finite")
     return result
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+TWICE = "_duplicated_0"  # what polars adds to the name of the second of two equal columns
 FILE = "@file"  # the client column that stands for the name of the row's file
 LEVELS = 200  # more categories than this in one column: it is a name or a text
 
@@ -61,11 +62,20 @@ def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
         frame = pl.read_csv(path, has_header=header, separator=separator, infer_schema=False)
     except pl.exceptions.NoDataError as error:
         raise UserError(f"{path} is empty: check the file") from error
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:  # ValueError: of the separator
         reason = str(error).splitlines()[0]
+        if "utf-8" in reason:
+            raise UserError(f"{path} cannot be read as a table: save it in UTF-8") from error
         raise UserError(
             f"{path} cannot be read as a table ({reason}): check the file and 'separator'"
         ) from error
+    if twice := [name for name in frame.columns if name.endswith(TWICE)]:
+        raise UserError(f"{path} has two columns called '{twice[0].removesuffix(TWICE)}': rename one of them")
+    other = next((sign for sign in ";\t|" if frame.width == 1 and sign in frame.columns[0]), None)
+    if header and other is not None:
+        raise UserError(
+            f"{path} separates its columns by {other!r}: set separator={other!r}, or save it with commas"
+        )
     frame.columns = [
         name.strip() if header else f"column_{number}" for number, name in enumerate(frame.columns, start=1)
     ]
@@ -175,11 +185,16 @@ def learn_column(
         levels = tuple(sorted(set(as_words(frame[name]))))
         if len(levels) > LEVELS:
             raise UserError(
-                f"column '{name}' has {len(levels)} different words: drop it, or add it to 'text'"
+                f"column '{name}' has {len(levels)} different words: remove it, or add it to 'text'"
             )
         return Column(name, levels=levels)
     known = numbers[np.isfinite(numbers)]
-    std = float(known.std()) if len(known) else 0.0
+    with np.errstate(over="ignore"):  # refused below
+        std = float(known.std()) if len(known) else 0.0
+    if not np.isfinite(std):
+        raise UserError(
+            f"column '{name}' has values up to {np.abs(known).max():g}: correct or remove those rows"
+        )
     return Column(
         name, mean=float(known.mean()) if len(known) else 0.0, std=std if std > 0 else 1.0, fill=fill
     )

@@ -14,7 +14,6 @@ from fedcohort.cluster import EXACT, SAMPLE, Labels, kmeans_by_silhouette, optic
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis.distances import (
     EPS,
-    PSEUDO_COUNT,
     Array,
     Smoothing,
     counts_array,
@@ -57,7 +56,6 @@ def psi_features(
     counts: ArrayLike,
     smoothing: Smoothing = "eps",
     eps: float = EPS,
-    pseudo_count: float = PSEUDO_COUNT,
     signed: bool = False,
     reference: ArrayLike | None = None,
 ) -> Array:
@@ -65,10 +63,10 @@ def psi_features(
 
     ``signed`` gives each term the direction of the deviation, which the paper's features lose.
     """
-    terms = psi_terms(counts, smoothing, eps, pseudo_count, reference)
+    terms = psi_terms(counts, smoothing, eps, reference=reference)
     total = terms.sum(axis=1)
     if signed:
-        terms = psi_signed_terms(counts, smoothing, eps, pseudo_count, reference)
+        terms = psi_signed_terms(counts, smoothing, eps, reference=reference)
     return np.column_stack([total, terms])
 
 

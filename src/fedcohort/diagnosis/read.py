@@ -75,7 +75,9 @@ def read_numbers(
     if bad.size:
         row, column = bad[0].tolist()
         cell = table[titles[column]][row]
-        raise UserError(f"client '{names[row]}', column '{titles[column]}': {cell!r} is not a finite number")
+        where = _place(titles[column], row, names[row], client is None)
+        cure = ", name the column of client ids with --client" if client is None else ""
+        raise UserError(f"{where}: {cell!r} is not a finite number{cure}")
     return numbers, names, titles
 
 
@@ -172,8 +174,12 @@ def _client_names(ids: "pl.Series", client: str) -> list[str]:
     return names
 
 
+def _place(column: str, row: int, client: str, numbered: bool) -> str:
+    return f"row {row + 1}, column '{column}'" if numbered else f"client '{client}', column '{column}'"
+
+
 def _bad_count(cell: str | None, column: str, row: int, client: str, numbered: bool) -> UserError:
-    where = f"row {row + 1}, column '{column}'" if numbered else f"client '{client}', column '{column}'"
+    where = _place(column, row, client, numbered)
     if cell is None or cell.lower() == "nan":
         return UserError(f"{where}: the count is missing, put 0 if there is no sample")
     try:

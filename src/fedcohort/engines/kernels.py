@@ -18,11 +18,11 @@ def pool(x: Tensor) -> tuple[Tensor, Tensor]:
     return rows, torch.maximum(rows[..., 0::2], rows[..., 1::2])
 
 
-def unpool(slope: Tensor, x: Tensor, rows: Tensor, best: Tensor) -> Tensor:
+def unpool(slope: Tensor, x: Tensor, rows: Tensor) -> Tensor:
     """The slope goes to whichever element was the larger; to the first of two equal ones."""
     height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
     by_row = torch.empty_like(rows)
-    torch.mul(slope, rows[..., 0::2] == best, out=by_row[..., 0::2])
+    torch.mul(slope, rows[..., 0::2] >= rows[..., 1::2], out=by_row[..., 0::2])
     torch.sub(slope, by_row[..., 0::2], out=by_row[..., 1::2])
     back = torch.empty_like(x) if (height, width) == x.shape[-2:] else torch.zeros_like(x)
     upper, lower = back[..., 0:height:2, :width], back[..., 1:height:2, :width]
@@ -37,7 +37,7 @@ class HalvingPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         rows, best = pool(x)
-        ctx.save_for_backward(x, rows, best)
+        ctx.save_for_backward(x, rows)  # not the result: what comes next may work in place
         return best
 
     @staticmethod

@@ -193,7 +193,7 @@ def as_used(weights: Weights, client: int, kept: Recall | None) -> Weights:
 def predict(model: Flat, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Loss and predicted class of these rows, a few thousand at a time."""
     losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
-    for chunk in rows.split(CHUNK):
+    for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
         logits = model.logits(weights, take(split.x, chunk))
         losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none"))
         classes.append(logits.argmax(1))

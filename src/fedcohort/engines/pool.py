@@ -98,14 +98,18 @@ class PoolEngine(LoopEngine):
         return order.budget.steps_for(self._size(order))
 
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
-        """Whether all start from the model that was sent and only add gradients of unchanged examples."""
+        """Whether all start from the model that was sent, only add gradients of unchanged examples and are
+        pulled back alike."""
         cls = type(objective)
         usual = cls.begin is Objective.begin and not objective.personal and cls.finish is Objective.finish
         plain = objective.affine and self.task.local.optimiser == "sgd" and not self.task.augment
-        if not usual or not plain or not orders:
+        if not usual or not plain:
             return False
-        _, center, offset, drift = objective.anchor(self.view(orders[0]))
-        return center is None and offset is None and drift is None
+        if cls.anchor is Objective.anchor:
+            return True
+        anchors = [objective.anchor(self.view(order)) for order in orders]
+        free = all(vector is None for anchor in anchors for vector in anchor[1:])
+        return free and len({anchor.pull for anchor in anchors}) == 1
 
     def _train_some(self, objective: Objective, orders: list[Order], number: int) -> list[Answer]:
         if len(orders) > 1:

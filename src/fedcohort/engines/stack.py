@@ -82,7 +82,9 @@ class Stack:
                 layers[-1] = replace(layers[-1], kind=last._replace(pools=True))
             else:
                 return None
-        return cls(layers) if layers and flat else None
+        if not layers or not flat or layers[-1].end != model.num_params:  # one layer in two places
+            return None
+        return cls(layers)
 
     def views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The layers' weights and their biases, inside the vector."""
@@ -96,7 +98,7 @@ class Stack:
         towards = center * -pull if pull and center is not None else None
         constants = [each for each in (towards, offset) if each is not None]
         constant = sum(constants[1:], constants[0]) if constants else None
-        straight = local.optimiser == "sgd" and not local.nesterov
+        straight = local.optimiser == "sgd" and not (local.nesterov and local.momentum)
         shrink = pull + local.weight_decay if straight else pull
         memory = [] if straight else first_memory(local, vector)
         slope = None if straight and not local.momentum else torch.zeros_like(vector)
@@ -220,7 +222,7 @@ def propagate(
         if kind.cuts:
             error = torch.ops.aten.threshold_backward(error, outputs[layer], 0)
         if kind.pools:
-            error = unpool(error, *pooled.pop(), outputs[layer])
+            error = unpool(error, *pooled.pop())
         errors.append(error)
         if layer > 0:
             error = input_slope(kind, weights[layer], error, inputs[layer])

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fedcohort.core.flat import Flat
 from fedcohort.core.registry import Registry
 from fedcohort.core.settings import build as build_settings
 from fedcohort.errors import UserError
-from fedcohort.own_code import import_own, in_words
+from fedcohort.own_code import in_words, own_function
 
 
 @dataclass(frozen=True)
@@ -85,21 +86,14 @@ def flat_model(
 
     ``vocabulary`` is how many kinds of tokens there are where examples are rows of token ids.
     """
-    if isinstance(model, str):
-        named = ":" not in model
-        model = build_settings(MODELS.get(model), settings or {}, "model") if named else _import(model)
+    if isinstance(model, str) and ":" in model:
+        model = own_function(model, "model")
+    elif isinstance(model, str):
+        model = build_settings(MODELS.get(model), settings or {}, "model")
     known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     if isinstance(model, Model):
         return _try_out(partial(model.network, **known), **known)
     return _try_out(_maker(model, known, dict(settings or {})), **known)
-
-
-def _import(path: str) -> Callable[..., nn.Module]:
-    module, _, function = path.partition(":")
-    found = getattr(import_own(module, "model"), function, None)
-    if not callable(found):
-        raise UserError(f"model: '{module}' has no function called '{function}'")
-    return found
 
 
 def _maker(
@@ -115,13 +109,29 @@ def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int
     """Finds out before the first round whether a network fits the data."""
     examples = torch.zeros(2, *shape, dtype=torch.int64 if vocabulary else torch.float32)
     try:
-        model = Flat(make)
+        model = Flat(partial(_network, make))
         with torch.no_grad():
-            got = tuple(model.module.eval()(examples).shape)
+            answer = model.module.eval()(examples)
     except UserError:
         raise
     except Exception as error:  # somebody else's code: anything may happen
         raise UserError(f"model: fails on examples of shape {shape} with {in_words(error)}") from error
-    if got != (2, classes):
+    if not isinstance(answer, torch.Tensor):
+        raise UserError(f"model: answers two examples with a {type(answer).__name__}, but a tensor is needed")
+    if (got := tuple(answer.shape)) != (2, classes):
         raise UserError(f"model: answers two examples with shape {got}, but {(2, classes)} is needed")
     return model
+
+
+def _network(make: Callable[[], nn.Module]) -> nn.Module:
+    """What the user's function returns, if it can be trained."""
+    network = make()
+    if not isinstance(network, nn.Module):
+        raise UserError(f"model: the function returns {network!r:.80}, but a torch.nn.Module is needed")
+    lazy = (name for name, tensor in network.named_parameters() if is_lazy(tensor))
+    if (name := next(lazy, None)) is not None:
+        raise UserError(
+            f"model: the size of {name} is not known yet: "
+            "give lazy layers their sizes, or let the network answer an example before it is returned"
+        )
+    return network

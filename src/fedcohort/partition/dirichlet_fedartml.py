@@ -44,6 +44,8 @@ class DirichletFedArtML(Partitioner):
             rows = np.flatnonzero(labels == label)
             legacy.shuffle(rows)
             share = legacy.dirichlet(np.full(self.clients, self.alpha))
+            if np.isnan(share).any():  # of a tiny alpha every draw was rounded to zero
+                raise too_skewed(self.clients, self.alpha, self.min_size, self.max_tries)
             counts = cut(share, sizes < len(labels) / self.clients, len(rows))
             client[rows] = np.repeat(np.arange(self.clients), counts)
             sizes += counts

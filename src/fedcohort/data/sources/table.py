@@ -82,6 +82,8 @@ class Table:
         require(frame, self.label, "label")
         if self.client is not None:
             require(frame, self.client, "client")
+        if self.client == self.label:
+            raise UserError(f"'label' and 'client' both name '{self.label}': name two columns")
         for option in ("features", "text", "categorical"):
             for name in getattr(self, option) or ():
                 require(frame, name, option)
