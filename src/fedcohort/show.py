@@ -122,7 +122,7 @@ def cell(mean: float, std: float, kind: str, several: bool) -> str:
     if kind == "percent":
         return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
     if kind == "megabytes":
-        return f"{mean / 1e6:.2f}"
+        return f"{mean / 1e6:.2f}" if mean >= 1e5 else f"{mean / 1e6:.2g}"  # small models send kilobytes
     if kind == "count":
         return f"{mean:.1f}".removesuffix(".0")
     return f"{mean:.3f}"

@@ -30,6 +30,15 @@ def test_report_of_several_directories(cli: Cli, here: Path) -> None:
     assert cli("report", "runs/e-001").out == "report.html\n"
 
 
+def test_a_run_that_lost_its_settings(cli: Cli, here: Path) -> None:
+    cli("run", "e.toml", "--quiet")
+    (config,) = here.glob("runs/e-001/*/config.toml")
+    config.unlink()
+    answer = cli("report", "runs/e-001")
+    assert answer.code == 2
+    assert "config.toml cannot be read (No such file or directory): restore it" in answer.err
+
+
 def test_diagnose_writes_a_page_beside_what_it_prints(cli: Cli, here: Path) -> None:
     (here / "counts.csv").write_text("site,x,y\nnorth,40,10\nsouth,10,40\nwest,5,45\n")
     words = ("diagnose", "counts.csv", "--client", "site")

@@ -59,6 +59,7 @@ def test_convolutions_agree_with_the_reference(build, text, local):
         [nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(8, 2)],
         [nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Linear(6, 2)],
         [nn.Conv2d(1, 2, 3)],
+        [nn.Linear(4, 4), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)],
     ],
 )
 def test_other_networks_are_left_to_autograd(layers):

@@ -70,7 +70,8 @@ class Stack:
         flat = True  # what comes next is a vector, or an image that a first linear layer has flattened
         for child in model.module:
             kind, last = _kind(child), layers[-1].kind if layers else None
-            if kind is not None and (kind.convolves or flat):
+            after_linear = last is not None and not last.convolves
+            if kind is not None and (not after_linear if kind.convolves else flat):
                 shape, start = tuple(child.get_parameter("weight").shape), layers[-1].end if layers else 0
                 layers.append(Layer(shape, start, kind))
                 flat = not kind.convolves

@@ -173,12 +173,20 @@ def _read(experiment: Experiment, job: Job) -> Run | None:
     )
 
 
+def text_of(path: Path) -> str:
+    """A file of a run, which somebody may have removed."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', error)}): restore it") from None
+
+
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(text_of(path))
         return facts
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): restore it") from None
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): restore it") from None
 
 
 def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from fedcohort.record import CONFIG
-from fedcohort.report.gather import Evidence
+from fedcohort.report.gather import Evidence, text_of
 from fedcohort.report.page import Card, Table
 
 
@@ -59,5 +59,5 @@ def _settings(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "Versions", "\n".join(versions)
     for run in evidence.runs:
         if run.seed == evidence.seeds[0]:
-            text = (run.directory / CONFIG).read_text(encoding="utf-8")
+            text = text_of(run.directory / CONFIG)
             yield f"Settings of {run.title}, seed {run.seed}", f"# {run.directory}\n{text}"

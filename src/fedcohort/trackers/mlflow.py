@@ -29,6 +29,7 @@ class MLflow(Tracker):
 
     def start(self, told: Told) -> Log:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # else it reports to its makers
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # else one that is away costs minutes
         from mlflow import MlflowClient
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)
