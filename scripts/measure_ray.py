@@ -44,7 +44,7 @@ def main() -> None:
     for name, way in ways.items():
         (short, _), (long, accuracy) = (measured(way, rounds) for rounds in (SHORT, LONG))
         each = (long - short) / (LONG - SHORT)
-        lines.append(f"| {name} | {short - SHORT * each:.1f} | {each:.2f} | {accuracy:.1%} |")
+        lines.append(f"| {name} | {short - SHORT * each:.1f} | {each:.3f} | {accuracy:.1%} |")
     text = "\n".join(lines)
     print(text)
     if "--write" in sys.argv[1:]:
