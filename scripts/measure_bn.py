@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 from statistics import mean, stdev
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ import fedcohort as fc
 from fedcohort.core.keyed import generator
 from fedcohort.data.federation import Federation, Split
 
+Statistics = Literal["average", "local", "fresh"]
 CLIENTS, SEEDS = 20, (0, 1, 2)
 KINDS = {  # alpha of the Dirichlet partition, and whether every client's pixels are scaled and shifted
     "labels differ": (0.3, False),
@@ -44,14 +46,14 @@ def digits(alpha: float, moved: bool, seed: int) -> Federation:
     return replace(federation, train=move(federation.train), test=move(federation.test))
 
 
-def accuracy(kind: str, bn: str, seed: int) -> float:
-    local = fc.Local(lr=0.05, epochs=4, batch=16, bn=bn)  # type: ignore[arg-type]
+def accuracy(kind: str, bn: Statistics, seed: int) -> float:
+    local = fc.Local(lr=0.05, epochs=4, batch=16, bn=bn)
     task = fc.Task.of(digits(*KINDS[kind], seed), normed, local=local, cohort=6, seed=seed)
     return fc.run("fedavg", task, rounds=40).metrics["personal.accuracy"]
 
 
 def main() -> None:
-    ways = ("average", "local", "fresh")
+    ways: tuple[Statistics, ...] = get_args(Statistics)
     print("| | " + " | ".join(f'`"{bn}"`' for bn in ways) + " |\n|---|---:|---:|---:|")
     for kind in KINDS:
         cells = []

@@ -14,7 +14,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, federate, load
-from fedcohort.engines import Order
+from fedcohort.engines import Order, Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
@@ -127,8 +127,8 @@ def test_evaluation_sees_the_images_as_they_are(task: Task, engine: type[LoopEng
     weights, test = task.model.init(0), task.federation.test
     changed, unchanged = (engine(one).predict(weights, test, test.index)[0] for one in (task, plain))
     assert torch.equal(changed, unchanged)
-    everybody = torch.arange(task.federation.num_clients)
-    assert torch.equal(*(engine(one).losses(weights, everybody) for one in (task, plain)))
+    trial = Trial([weights], torch.arange(task.federation.num_clients))
+    assert torch.equal(*(engine(one).losses(trial) for one in (task, plain)))
 
 
 def test_merged_models_train_on_features_as_they_are(task: Task) -> None:

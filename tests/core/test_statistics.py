@@ -21,6 +21,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
+from fedcohort.engines import Trial
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
@@ -138,15 +139,16 @@ def test_a_client_uses_every_model_with_its_own_statistics(engine):
     expected = [by_hand(task, weights, own[client], client) for client in range(3)]
     losses, accuracy = (torch.tensor(column) for column in zip(*expected, strict=True))
     kept = statistics.kept(task, state.clients)
-    torch.testing.assert_close(worker.losses(weights, everybody, kept=kept), losses)
+    torch.testing.assert_close(worker.losses(Trial([weights], everybody, kept)), losses)
     other = weights._replace(params=-weights.params)
-    _, told = worker.survey([other, weights], everybody, lambda each: each.mean(1), kept)
+    both = Trial([other, weights], everybody, kept)
+    _, told = worker.survey(both, lambda each: each.mean(1))
     torch.testing.assert_close(told[:, 1], losses)
-    torch.testing.assert_close(worker.cross_accuracy([other, weights], everybody, kept)[1], accuracy)
+    torch.testing.assert_close(worker.cross_accuracy(both)[1], accuracy)
     scores = worker.score(evaluate.serving(Method.parse("fedavg"), state), kept=kept)
     np.testing.assert_allclose(scores.accuracy, accuracy)
     np.testing.assert_allclose(scores.loss / scores.size, losses, rtol=1e-5)
-    with_the_models = worker.losses(weights, everybody)
+    with_the_models = worker.losses(Trial([weights], everybody))
     assert (with_the_models[:2] - losses[:2]).abs().min() > 0.01  # whose they are makes a difference
     assert with_the_models[2] == pytest.approx(float(losses[2]))
 
@@ -165,7 +167,7 @@ def test_the_loss_before_training_is_that_of_the_own_statistics():
     method = Method.of(Cohorts(((0, 1),)), Method.parse("qfedavg").aggregator)
     step(method, first, task, task.profile(method), Watched(task))
     kept = statistics.kept(task, first.clients)
-    expected = engine.losses(first.groups[0].weights, torch.arange(2), kept=kept)
+    expected = engine.losses(Trial([first.groups[0].weights], torch.arange(2), kept))
     torch.testing.assert_close(torch.stack([a.probes["loss_before"] for a in seen]), expected)
 
 
@@ -191,17 +193,17 @@ class Watched(LoopEngine):
     def note(self, what, clients, kept):
         self.seen[what] = {client: float(kept(client)["buffers"][0]) for client in clients}
 
-    def losses(self, weights, clients, samples=None, number=0, kept=None):
-        self.note("poll", clients.tolist(), kept)
-        return super().losses(weights, clients, samples, number, kept)
+    def losses(self, trial, samples=None, number=0):
+        self.note("poll", trial.clients.tolist(), trial.kept)
+        return super().losses(trial, samples, number)
 
-    def survey(self, models, clients, answer, kept=None):
-        self.note("survey", clients.tolist(), kept)
-        return super().survey(models, clients, answer, kept)
+    def survey(self, trial, answer):
+        self.note("survey", trial.clients.tolist(), trial.kept)
+        return super().survey(trial, answer)
 
-    def cross_accuracy(self, models, clients, kept=None):
-        self.note("cross", clients.tolist(), kept)
-        return super().cross_accuracy(models, clients, kept)
+    def cross_accuracy(self, trial):
+        self.note("cross", trial.clients.tolist(), trial.kept)
+        return super().cross_accuracy(trial)
 
     def score(self, models, ahead=None, kept=None):
         self.note("score", torch.cat([members for _, members in models]).tolist(), kept)

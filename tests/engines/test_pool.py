@@ -11,7 +11,7 @@ from fedcohort.core.parts import Anchor, Objective, View
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
-from fedcohort.engines import pool
+from fedcohort.engines import Trial, pool
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.partition import partitioner
@@ -114,8 +114,9 @@ def test_evaluation_agrees_with_the_reference():
     slow, fast = LoopEngine(task), PoolEngine(task, 2)
     weights = [task.model.init(seed) for seed in range(3)]
     everyone = torch.arange(task.federation.num_clients)
-    torch.testing.assert_close(fast.losses(weights[0], everyone), slow.losses(weights[0], everyone))
-    ours, theirs = (engine.cross_accuracy(weights, everyone[:4]) for engine in (fast, slow))
+    first = Trial(weights[:1], everyone)
+    torch.testing.assert_close(fast.losses(first), slow.losses(first))
+    ours, theirs = (engine.cross_accuracy(Trial(weights, everyone[:4])) for engine in (fast, slow))
     torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 

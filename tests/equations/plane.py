@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Objective, Recall
+from fedcohort.core.parts import Ids, Memory, Objective
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Answer, Order
+from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 
 Point = Sequence[float]
@@ -49,16 +49,11 @@ class Dictated(LoopEngine):
             answers.append(Answer(order.client, {"delta": delta}, {}, *tail))
         return answers
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
-        self.asked.append(clients.tolist())
-        told = [answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients.tolist()]
-        return clients, torch.stack(told)
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+        clients = trial.clients.tolist()
+        self.asked.append(clients)
+        told = [answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients]
+        return trial.clients, torch.stack(told)
 
 
 def plane_task(sizes: Sequence[int], cohort: int | None = None) -> Task:

@@ -8,6 +8,7 @@ import torch
 
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.method import Method
+from fedcohort.engines import Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.errors import UserError
 from fedcohort.methods.power_of_choice import PowerOfChoice
@@ -125,13 +126,13 @@ def test_cpow_polls_a_batch():
     """One example instead of all: the loss is that of a single row, and another one next round."""
     task = tiny_task()
     weights = task.model.init(0)
-    engine, client = LoopEngine(task), torch.tensor([0])
+    engine, trial = LoopEngine(task), Trial([weights], torch.tensor([0]))
     rows = task.federation.train.rows(0)
     each = engine.predict(weights, task.federation.train, rows)[0]
-    drawn = {float(engine.losses(weights, client, 1, number)) for number in range(10)}
+    drawn = {float(engine.losses(trial, 1, number)) for number in range(10)}
     assert len(drawn) > 3
     assert all(min(abs(each - loss)) < 1e-5 for loss in drawn)
-    assert float(engine.losses(weights, client, 10**6, 3)) == pytest.approx(float(each.mean()), abs=1e-5)
+    assert float(engine.losses(trial, 10**6, 3)) == pytest.approx(float(each.mean()), abs=1e-5)
     assert PowerOfChoice(variant="cpow-d").poll_samples(round_of(EIGHT, 2)) == EIGHT.local.batch
 
 

@@ -15,7 +15,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, round_bytes
-from fedcohort.engines import Engine
+from fedcohort.engines import Engine, Trial
 
 
 class Choice(NamedTuple):
@@ -90,7 +90,8 @@ def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engin
     kept = statistics.kept(profile, state.clients)
     for number in group.unique().tolist():
         own = asked[group == number]
-        answers = engine.losses(state.groups[number].weights, own, samples, state.round, kept)
+        trial = Trial([state.groups[number].weights], own, kept)
+        answers = engine.losses(trial, samples, state.round)
         losses[own] = torch.where(answers.isfinite(), answers, torch.nan)
     return losses
 

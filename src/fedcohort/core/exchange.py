@@ -16,7 +16,7 @@ from fedcohort.core.rows import Rows, is_finite
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, messages
-from fedcohort.engines import Answer, Engine, Order
+from fedcohort.engines import Answer, Engine, Order, Trial
 
 
 class Asked(NamedTuple):
@@ -35,8 +35,8 @@ def ask(
     if not len(there):
         return state, Asked(asked, 0)
     models = [group.weights for group in state.groups]
-    kept = statistics.kept(now.profile, state.clients)
-    there, answers = engine.survey(models, there, method.grouping.answer, kept)
+    trial = Trial(models, there, statistics.kept(now.profile, state.clients))
+    there, answers = engine.survey(trial, method.grouping.answer)
     if not len(there):
         return state, Asked(asked, 0)
     grouping = method.grouping.hear(state.grouping, there, answers)

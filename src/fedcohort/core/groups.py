@@ -13,7 +13,7 @@ from fedcohort.core.parts import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.rows import combine
 from fedcohort.core.state import Group
-from fedcohort.engines import Engine
+from fedcohort.engines import Engine, Trial
 
 
 def members_of(grouping: Memory, number: int, profile: Profile) -> Ids:
@@ -86,7 +86,7 @@ def cross(
         Weights(group.weights.params + delta, buffers)
         for delta, buffers in zip(own.up["delta"], own.buffers, strict=True)
     ]
-    table = engine.cross_accuracy(models, own.ids, statistics.kept(profile, clients))
+    table = engine.cross_accuracy(Trial(models, own.ids, statistics.kept(profile, clients)))
     return replace(own, cross=table, cross_size=profile.held_out[own.ids])
 
 

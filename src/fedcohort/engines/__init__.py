@@ -12,6 +12,7 @@ from torch import Tensor
 from fedcohort.core.flat import Weights
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.profile import Local
+from fedcohort.core.statistics import worn
 from fedcohort.core.task import Task
 
 Served = tuple[Memory, Ids]  # a model ("params", "buffers") and the clients that it serves
@@ -66,11 +67,20 @@ class Scores(NamedTuple):
         return np.divide(self.right, self.size, out=nothing, where=self.size > 0)
 
 
-class Engine(Protocol):
-    """Runs work at clients. Answers may be fewer than orders: a client may fail.
+class Trial(NamedTuple):
+    """Models that clients try on their own data."""
 
-    Models are used with the statistics they have; if ``kept`` is given, with those of each client's memory.
-    """
+    models: Sequence[Weights]
+    clients: Ids
+    kept: Recall | None = None  # where clients find BatchNorm statistics of their own; None: the models'
+
+    def at(self, client: int) -> list[Weights]:
+        """The models as this client uses them."""
+        return [worn(model, self.kept and self.kept(client)) for model in self.models]
+
+
+class Engine(Protocol):
+    """Runs work at clients. Answers may be fewer than orders: a client may fail."""
 
     task: Task
 
@@ -87,33 +97,20 @@ class Engine(Protocol):
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         """Judged answers of this round, complete with their updates; again they may be fewer."""
 
-    def losses(
-        self,
-        weights: Weights,
-        clients: Ids,
-        samples: int | None = None,
-        number: int = 0,
-        kept: Recall | None = None,
-    ) -> Tensor:
-        """Mean loss of one model on each client's training data, or on so many ``samples`` of it drawn for
-        round ``number``; NaN where there is none."""
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        """Mean loss of the one model on each client's training data, or on so many ``samples`` of it drawn
+        for round ``number``; NaN where there is none."""
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
-        """Who of ``clients`` answered, and what: ``answer`` of the loss ``[models, n]`` of each model on each
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+        """Who answered, and what: ``answer`` of the loss ``[models, n]`` of each model on each
         of its training samples."""
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
+    def cross_accuracy(self, trial: Trial) -> Tensor:
         """``[models, clients]``: accuracy of each model on each client's validation data; NaN where there
         is none."""
 
     def score(
         self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
     ) -> Scores:
-        """Every client's own test samples, answered by the model that serves it. Who is named in ``ahead``
-        may be told of its next order in the same message."""
+        """Every client's own test samples, answered by the model that serves it, with statistics as in
+        :class:`Trial`. Who is named in ``ahead`` may be told of its next order in the same message."""

@@ -15,7 +15,7 @@ from fedcohort.core.statistics import worn
 from fedcohort.core.task import Task
 from fedcohort.core.train import Descend, Job, client_round, prepare
 from fedcohort.data.federation import Split, take
-from fedcohort.engines import Ahead, Answer, Order, Scores, Served
+from fedcohort.engines import Ahead, Answer, Order, Scores, Served, Trial
 
 CHUNK = 4096  # examples evaluated at a time
 
@@ -99,16 +99,9 @@ class LoopEngine:
         size = job.view.size
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
-    def losses(
-        self,
-        weights: Weights,
-        clients: Ids,
-        samples: int | None = None,
-        number: int = 0,
-        kept: Recall | None = None,
-    ) -> Tensor:
-        train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
-        models = [as_used(weights, client, kept) for client in clients.tolist()]
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        models = [trial.at(client)[0] for client in trial.clients.tolist()]
         tried = self.predict_each(list(zip(models, rows, strict=True)), train)
         return torch.stack([losses.mean() for losses, _ in tried])
 
@@ -123,26 +116,20 @@ class LoopEngine:
             for own, key in zip(rows, keys, strict=True)
         ]
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         train = self.task.federation.train
         told = []
-        for client in clients.tolist():
-            asked = [(as_used(model, client, kept), train.rows(client)) for model in models]
+        for client in trial.clients.tolist():
+            asked = [(model, train.rows(client)) for model in trial.at(client)]
             told.append(answer(torch.stack([losses for losses, _ in self.predict_each(asked, train)])))
-        return clients, torch.stack(told)
+        return trial.clients, torch.stack(told)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
+    def cross_accuracy(self, trial: Trial) -> Tensor:
         held = self.task.federation.validation
-        table = torch.zeros(len(models), len(clients))
-        for column, client in enumerate(clients.tolist()):
+        table = torch.zeros(len(trial.models), len(trial.clients))
+        for column, client in enumerate(trial.clients.tolist()):
             rows = held.rows(client)
-            asked = [(as_used(model, client, kept), rows) for model in models]
+            asked = [(model, rows) for model in trial.at(client)]
             for row, (_, guesses) in enumerate(self.predict_each(asked, held)):
                 table[row, column] = (guesses == held.y[rows]).float().mean()
         return table
@@ -182,11 +169,6 @@ class LoopEngine:
             loss.index_add_(0, owner, losses.double())
         total, right = test.counts(federation.num_classes).numpy(), correct.numpy()
         return Scores(total.sum(1), right.sum(1), loss.numpy(), (total, right))
-
-
-def as_used(weights: Weights, client: int, kept: Recall | None) -> Weights:
-    """The model as this client uses it."""
-    return worn(weights, None if kept is None else kept(client))
 
 
 @torch.no_grad()

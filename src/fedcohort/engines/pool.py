@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.parts import Ids, Memory, Objective, Recall
+from fedcohort.core.parts import Ids, Memory, Objective
 from fedcohort.core.task import Task
 from fedcohort.core.train import Job, by_autograd
 from fedcohort.cores import usable_cores
 from fedcohort.data.federation import Split
-from fedcohort.engines import Answer, Order
+from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.loop import LoopEngine, predict
 from fedcohort.engines.lowrank import rows_of, train_block
@@ -151,43 +151,31 @@ class PoolEngine(LoopEngine):
 
         return by_autograd(job, weights, gradient)
 
-    def losses(
-        self,
-        weights: Weights,
-        clients: Ids,
-        samples: int | None = None,
-        number: int = 0,
-        kept: Recall | None = None,
-    ) -> Tensor:
-        if kept is not None:  # a model for each client
-            return super().losses(weights, clients, samples, number, kept)
-        train, rows = self.task.federation.train, self.polled_rows(clients, samples, number)
-        losses = self.predict(weights, train, torch.cat(rows))[0]
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        if trial.kept is not None:  # a model for each client
+            return super().losses(trial, samples, number)
+        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        losses = self.predict(trial.models[0], train, torch.cat(rows))[0]
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
-        if kept is not None:
-            return super().survey(models, clients, answer, kept)
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+        if trial.kept is not None:
+            return super().survey(trial, answer)
         train = self.task.federation.train
-        rows = [train.rows(client) for client in clients.tolist()]
-        every = torch.cat(rows)
-        losses = torch.stack([loss for loss, _ in self.predict_each([(m, every) for m in models], train)])
+        rows = [train.rows(client) for client in trial.clients.tolist()]
+        asked = [(model, torch.cat(rows)) for model in trial.models]
+        losses = torch.stack([loss for loss, _ in self.predict_each(asked, train)])
         told = [answer(part) for part in losses.split([len(own) for own in rows], 1)]
-        return clients, torch.stack(told)
+        return trial.clients, torch.stack(told)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
-        if kept is not None:
-            return super().cross_accuracy(models, clients, kept)
+    def cross_accuracy(self, trial: Trial) -> Tensor:
+        if trial.kept is not None:
+            return super().cross_accuracy(trial)
         held = self.task.federation.validation
-        rows = [held.rows(client) for client in clients.tolist()]
+        rows = [held.rows(client) for client in trial.clients.tolist()]
         every, sizes = torch.cat(rows), [len(own) for own in rows]
-        guesses = torch.stack([guess for _, guess in self.predict_each([(m, every) for m in models], held)])
+        asked = [(model, every) for model in trial.models]
+        guesses = torch.stack([guess for _, guess in self.predict_each(asked, held)])
         right = (guesses == held.y[every]).float()
         return torch.stack([part.mean(1) for part in right.split(sizes, 1)], 1)
 

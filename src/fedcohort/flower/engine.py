@@ -12,7 +12,7 @@ from fedcohort.core.merge import merged_task
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.task import Task
-from fedcohort.engines import Ahead, Answer, Order, Scores, Served
+from fedcohort.engines import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
 from fedcohort.flower.away import Away, Kept
@@ -107,53 +107,42 @@ class FlowerEngine:
         self._count_empty(complete)
         return complete
 
-    def losses(
-        self,
-        weights: Weights,
-        clients: Ids,
-        samples: int | None = None,
-        number: int = 0,
-        kept: Recall | None = None,
-    ) -> Tensor:
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
         known = {
             client: loss
             for client, (params, loss) in self._polled.items()
-            if samples is None and params is weights.params
+            if samples is None and params is trial.models[0].params
         }
         facts = {"samples": samples, "number": number}
-        unknown = [client for client in clients.tolist() if client not in known]
-        letters = self._trials(unknown, [weights], kept, facts)
+        clients = trial.clients.tolist()
+        unknown = [client for client in clients if client not in known]
+        letters = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
         for client, reply in self._ask(wire.LOSS, letters, number).items():
             known[client] = told_number(reply, "loss")
-        return torch.tensor([known.get(client, float("nan")) for client in clients.tolist()])
+        return torch.tensor([known.get(client, float("nan")) for client in clients])
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
-        pattern = answer(torch.zeros(len(models), 1))
-        letters = self._trials(clients.tolist(), models, kept)
+        models = len(trial.models)
+        pattern = answer(torch.zeros(models, 1))
+        letters = self._trials(trial)
         told: dict[int, Tensor] = {}
         for client, reply in self._ask(wire.SURVEY, letters).items():
             try:
                 size = int(self.task.federation.train.sizes[client])
-                told[client] = told_answer(reply, pattern, len(models) - 1 if pattern.dim() == 0 else size)
+                told[client] = told_answer(reply, pattern, models - 1 if pattern.dim() == 0 else size)
             except ValueError as error:
                 self._note(client, f"is refused: {error}")
         there = torch.tensor(sorted(told), dtype=torch.long)
         answers = [told[client] for client in there.tolist()]
         return there, torch.stack(answers) if answers else pattern.new_zeros(0, *pattern.shape)
 
-    def cross_accuracy(self, models: Sequence[Weights], clients: Ids, kept: Recall | None = None) -> Tensor:
-        replies = self._ask(wire.CROSS, self._trials(clients.tolist(), models, kept))
-        table = torch.full((len(models), len(clients)), torch.nan)
-        for column, client in enumerate(clients.tolist()):
+    def cross_accuracy(self, trial: Trial) -> Tensor:
+        replies, models = self._ask(wire.CROSS, self._trials(trial)), len(trial.models)
+        table = torch.full((models, len(trial.clients)), torch.nan)
+        for column, client in enumerate(trial.clients.tolist()):
             if client in replies:
-                table[:, column] = told_accuracy(replies[client], len(models))
+                table[:, column] = told_accuracy(replies[client], models)
         return table
 
     def score(
@@ -219,17 +208,12 @@ class FlowerEngine:
         """Whose statistics a client uses with models it is sent: theirs, or those of this memory."""
         return {"statistics": None if kept is None else self._version(client, kept(client))}
 
-    def _trials(
-        self,
-        clients: Sequence[int],
-        models: Sequence[Weights],
-        kept: Recall | None,
-        facts: Mapping[str, Any] | None = None,
-    ) -> dict[int, Letter]:
+    def _trials(self, trial: Trial, facts: Mapping[str, Any] | None = None) -> dict[int, Letter]:
         """Models to try, without statistics where clients have their own."""
+        models, clients, kept = trial
         bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]
         written, facts = write_models(bare), facts or {}
-        return {c: self._letter(c, {**facts, **self._whose(c, kept)}, written) for c in clients}
+        return {c: self._letter(c, {**facts, **self._whose(c, kept)}, written) for c in clients.tolist()}
 
     def _letter(
         self, client: int, facts: Mapping[str, Any], tensors: Mapping[str, Memory] | None = None

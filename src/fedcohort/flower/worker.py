@@ -9,7 +9,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.parts import Memory, Merge, Recall
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.task import Task
-from fedcohort.engines import Answer, Order
+from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.flower import wire
 from fedcohort.flower.keep import NEVER, Keep
@@ -64,15 +64,13 @@ class Worker:
         return Letter(facts, {"summaries": revealed})
 
     def loss(self, letter: Letter) -> Letter:
-        (weights,) = read_models(letter)
-        samples, number, engine = letter.facts["samples"], letter.facts["number"], self.present(letter)
-        loss = engine.losses(weights, self.alone, samples, number, self._kept(engine, letter))
+        engine, facts = self.present(letter), letter.facts
+        loss = engine.losses(self._trial(engine, letter), facts["samples"], facts["number"])
         return Letter({"loss": float(loss)}, {})
 
     def survey(self, letter: Letter) -> Letter:
         engine = self.present(letter)
-        answer, kept = self.method.grouping.answer, self._kept(engine, letter)
-        _, answers = engine.survey(read_models(letter), self.alone, answer, kept)
+        _, answers = engine.survey(self._trial(engine, letter), self.method.grouping.answer)
         return Letter({}, {"answer": {"answer": answers[0]}})
 
     def train(self, letter: Letter) -> Letter:
@@ -107,8 +105,12 @@ class Worker:
 
     def cross(self, letter: Letter) -> Letter:
         engine = self.present(letter)
-        table = engine.cross_accuracy(read_models(letter), self.alone, self._kept(engine, letter))
+        table = engine.cross_accuracy(self._trial(engine, letter))
         return Letter({}, {"accuracy": {"accuracy": table[:, 0]}})
+
+    def _trial(self, engine: LoopEngine, letter: Letter) -> Trial:
+        """The models that the letter brings, for this client to try."""
+        return Trial(read_models(letter), self.alone, self._kept(engine, letter))
 
     def memory(self, letter: Letter) -> Letter:
         """What its objective remembers; statistics that are its own never leave it."""
@@ -128,7 +130,7 @@ class Worker:
         told = {"size": int(size), "right": int(right), "loss": loss}
         if facts["poll"]:
             weights = Weights(model["params"], model["buffers"])
-            told["train_loss"] = float(engine.losses(weights, self.alone, kept=kept))
+            told["train_loss"] = float(engine.losses(Trial([weights], self.alone, kept)))
         tensors: dict[str, Memory] = {}
         if scores.by_class is not None and self.method.privacy(self.task.privacy).counts == "exact":
             rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]

@@ -7,11 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
-from fedcohort.core.parts import Ids, Objective, Recall
+from fedcohort.core.parts import Ids, Objective
 from fedcohort.core.task import Task
 from fedcohort.data import Split
-from fedcohort.engines import Answer, Order
+from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 
 
@@ -36,27 +35,12 @@ class NobodyTells(LoopEngine):
 
     told: ClassVar[int] = 0  # how many have one after all
 
-    def losses(
-        self,
-        weights: Weights,
-        clients: Ids,
-        samples: int | None = None,
-        number: int = 0,
-        kept: Recall | None = None,
-    ) -> Tensor:
-        found = super().losses(weights, clients, samples, number, kept)
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        found = super().losses(trial, samples, number)
         return torch.where(torch.arange(len(found)) < self.told, found, torch.nan)
 
-    def survey(
-        self,
-        models: Sequence[Weights],
-        clients: Ids,
-        answer: Callable[[Tensor], Tensor],
-        kept: Recall | None = None,
-    ) -> tuple[Ids, Tensor]:
-        return super().survey(
-            models, clients, lambda losses: answer(torch.full_like(losses, torch.nan)), kept
-        )
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+        return super().survey(trial, lambda losses: answer(torch.full_like(losses, torch.nan)))
 
 
 class OneTells(NobodyTells):
