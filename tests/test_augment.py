@@ -114,7 +114,7 @@ def test_each_round_and_client_has_its_own_images(task: Task) -> None:
     def images(number: int) -> Tensor:
         down = task.model.init(0)._asdict()
         order = Order(0, down, {}, Local(lr=0.1, steps=3))
-        job = LoopEngine(task).job(FEDAVG.objective, order, number, task.model)
+        job = LoopEngine(task).job(FEDAVG.objective, order, number)
         return torch.cat([x for x, _ in job._replace(plan=[torch.arange(8)]).batches()])
 
     assert torch.equal(images(0), images(0))

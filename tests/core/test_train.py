@@ -19,7 +19,7 @@ from fedcohort.methods.scaffold import Scaffold
 
 def plan(size: int, local: Local, smallest: int = 1, steps: int | None = None) -> list[Tensor]:
     steps = local.steps_for(size) if steps is None else steps
-    return batches(size, steps, local, smallest, generator(0, "test"))
+    return batches(torch.arange(size), steps, local, smallest, generator(0, "test"))
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,6 +1,6 @@
 """The pool engine takes every way of computing a round to the reference's result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -43,6 +43,21 @@ def test_linear_networks_agree_with_the_reference(text, local, path):
     for ours, theirs in zip(fast.groups, slow.groups, strict=True):
         torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
     assert [report.loss for report in told] == pytest.approx([report.loss for report in also_told], abs=1e-5)
+
+
+def test_a_client_with_broken_examples_is_left_out_alone(path):
+    task = tiny_task()
+    train = task.federation.train
+    x = train.x.clone()
+    x[train.rows(1)[0]] = torch.inf
+    task = replace(task, federation=replace(task.federation, train=replace(train, x=x)), cohort=1.0)
+    method = Method.parse("fedavg")
+    slow, told = play(method, task, 2)
+    fast, also_told = play(method, task, 2, engine=PoolEngine(task))
+    assert [report.rejected.tolist() for report in also_told] == [[1], [1]]
+    assert [report.rejected.tolist() for report in told] == [[1], [1]]
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("text", ["fedrs", "fedlc(tau=1.0)"])

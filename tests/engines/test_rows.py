@@ -10,16 +10,19 @@ def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
     key = torch.Generator().manual_seed(0)
     params, shrink = torch.randn(34, generator=key), torch.tensor([0.0, -0.1, 0.3])[:clients]
     draw = lambda *shape: torch.randn(*shape, generator=key)  # noqa: E731
+    owner = torch.arange(clients).repeat(6)  # one sample of each client, six times
+    much = draw(6 * clients)
     factors = [
-        Factor(draw(clients, 6, 4), draw(clients, 6, 5), 0),
-        Factor(draw(clients, 6, 2), draw(clients, 6, 4), 24),
+        Factor(draw(6 * clients, 4), draw(6 * clients, 5), 0),
+        Factor(draw(6 * clients, 2), draw(6 * clients, 4), 24),
     ]
-    block = Block(factors, params, shrink)
+    block = Block(factors, owner, much, params, shrink)
     written = []
     for k in range(clients):
         pieces = []
         for errors, inputs, _ in factors:
-            pieces += [-(errors[k].T @ inputs[k]).flatten(), -errors[k].sum(0)]
+            own = (errors * much[:, None])[k::clients]
+            pieces += [(own.T @ inputs[k::clients]).flatten(), own.sum(0)]
         written.append(shrink[k] * params + torch.cat(pieces))
     return Rows([FactoredRow(block, k, True) for k in range(clients)]), torch.stack(written)
 
@@ -56,8 +59,12 @@ def test_anything_else_sees_an_ordinary_tensor():
     assert rows.shape == written.shape
 
 
-def test_a_client_whose_numbers_broke_is_known():
-    rows, _ = example()
+def test_a_client_whose_numbers_broke_is_known_and_does_not_spoil_the_others():
+    rows, written = example()
     block = rows.rows[0].block
-    block.factors[0].errors[1, 2, 3] = torch.nan
-    assert block.finite.tolist() == [True, False, True]
+    block.factors[0].errors[4, 3] = torch.nan  # of client 1
+    fresh = Rows(block.rows())
+    assert [row.finite for row in fresh.rows] == [True, False, True]
+    weights = torch.tensor([0.5, 2.0])
+    kept = fresh[torch.tensor([True, False, True])]
+    torch.testing.assert_close(combine(weights, kept), weights @ written[[0, 2]])

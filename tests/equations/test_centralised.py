@@ -22,7 +22,7 @@ def test_it_is_sgd_on_the_pooled_rows():
     sgd = torch.optim.SGD(module.parameters(), lr=0.1)
     rows = task.federation.train.index
     steps = 2 * -(-len(rows) // 16)
-    for batch in batches(len(rows), steps, task.local, 1, generator(task.seed, 0, 0, "batch")):
+    for batch in batches(torch.arange(len(rows)), steps, task.local, 1, generator(task.seed, 0, 0, "batch")):
         loss = F.cross_entropy(
             module(task.federation.train.x[rows[batch]]), task.federation.train.y[rows[batch]]
         )

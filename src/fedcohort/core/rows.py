@@ -16,17 +16,31 @@ from torch import Tensor
 
 
 class Factor(NamedTuple):
-    """One layer and step of a block: it adds ``-errors_k.T @ [inputs_k, 1]`` to the movement of client k."""
+    """What one layer saw of a block's samples; the gradient of some is ``errors.T @ [inputs, 1]``."""
 
-    errors: Tensor  # [K, n, outputs], times the step's coefficient; 0 where a client has no sample
-    inputs: Tensor  # [K, n, inputs]
+    errors: Tensor  # [n, outputs]
+    inputs: Tensor  # [n, inputs]
     start: int  # of the layer's weight in the flat vector; its bias follows
+
+    def write(self, out: Tensor, counts: Tensor) -> None:
+        """The gradient, with each sample as often as it ``counts``, into its place in a flat vector."""
+        outputs, width = self.errors.shape[1], self.inputs.shape[1]
+        middle = self.start + outputs * width
+        weight, bias = out[self.start : middle].view(outputs, width), out[middle : middle + outputs]
+        torch.mm((self.errors * counts[:, None]).t(), self.inputs, out=weight)
+        torch.mv(self.errors.t(), counts, out=bias)
+
+    def of(self, samples: Tensor) -> "Factor":
+        """Some of the samples."""
+        return Factor(self.errors[samples], self.inputs[samples], self.start)
 
 
 class Block(NamedTuple):
-    """Clients that started from the same parameters."""
+    """Clients that started from the same parameters, and the samples of all their steps."""
 
-    factors: list[Factor]
+    factors: list[Factor]  # of all layers: together they are the whole vector
+    client: Tensor  # [n] whose sample it is
+    much: Tensor  # [n] of its gradient is in that client's movement
     params: Tensor  # [P] where they started
     shrink: Tensor  # [K] what weight decay did to the start: the factor of params in the movement
     each: Callable[..., Any] = map  # how to do something for several blocks; an engine spreads it over cores
@@ -34,28 +48,36 @@ class Block(NamedTuple):
     @property
     def finite(self) -> Tensor:
         """[K]: whether all of a client's numbers are. An input that is not spoils the errors of its layer."""
-        return torch.stack([factor.errors.sum((1, 2)) for factor in self.factors]).sum(0).isfinite()
+        spoiled = torch.stack([factor.errors.sum(1) for factor in self.factors]).sum(0)
+        return torch.zeros(len(self.shrink)).index_add_(0, self.client, spoiled).isfinite()
+
+    def rows(self) -> "list[FactoredRow]":
+        """One for each client. Samples of who broke are blanked: even times 0 they would spoil the others'
+        sum."""
+        finite = self.finite
+        if not finite.all():
+            broken = ~finite[self.client]
+            for factor in self.factors:
+                factor.errors[broken] = 0
+                factor.inputs[broken] = 0
+        return [FactoredRow(self, client, fine) for client, fine in enumerate(finite.tolist())]
 
     def combine(self, weights: Tensor) -> Tensor:
         """``weights @ movements``, in one matrix product a layer."""
-        out = self.params * (weights @ self.shrink)
-        for errors, inputs, start in self.factors:
-            scaled = (errors * -weights[:, None, None]).flatten(0, 1)
-            middle = start + errors.shape[2] * inputs.shape[2]
-            weight = out[start:middle].view(errors.shape[2], inputs.shape[2])
-            weight.addmm_(scaled.t(), inputs.flatten(0, 1))
-            out[middle : middle + errors.shape[2]] += scaled.sum(0)
-        return out
+        out, counts = torch.empty_like(self.params), weights[self.client] * self.much
+        for factor in self.factors:
+            factor.write(out, counts)
+        return self._shrunk(out, weights @ self.shrink)
 
-    def write(self, out: Tensor, clients: Sequence[int]) -> None:
-        """The movements themselves, one row of ``out`` for each of ``clients``."""
-        torch.outer(self.shrink[list(clients)], self.params, out=out)
-        for errors, inputs, start in self.factors:
-            middle = start + errors.shape[2] * inputs.shape[2]
-            for row, client in zip(out, clients, strict=True):
-                weight = row[start:middle].view(errors.shape[2], inputs.shape[2])
-                weight.addmm_(errors[client].t(), inputs[client], alpha=-1)
-                row[middle : middle + errors.shape[2]] -= errors[client].sum(0)
+    def movement(self, client: int) -> Tensor:
+        """Of one of the clients."""
+        out, own = torch.empty_like(self.params), (self.client == client).nonzero()[:, 0]
+        for factor in self.factors:
+            factor.of(own).write(out, self.much[own])
+        return self._shrunk(out, self.shrink[client])
+
+    def _shrunk(self, out: Tensor, shrink: Tensor) -> Tensor:
+        return out.add_(self.params, alpha=float(shrink)) if shrink else out
 
 
 class Lazy:
@@ -98,9 +120,7 @@ class FactoredRow(Lazy):
         self.block, self.client, self.finite = block, client, finite
 
     def tensor(self) -> Tensor:
-        out = self.block.params.new_empty(1, len(self.block.params))
-        self.block.write(out, [self.client])
-        return out[0]
+        return self.block.movement(self.client)
 
     def numel(self) -> int:
         return len(self.block.params)

@@ -61,15 +61,17 @@ Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, return
 Gradient = Callable[[Job, Weights, Tensor, Tensor], tuple[Tensor, Tensor]]  # and the loss, on these examples
 
 
-def batches(size: int, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
-    """Positions of each mini-batch: a fresh shuffle per epoch, ``steps`` batches in all.
+def batches(rows: Tensor, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
+    """The rows of each mini-batch: a fresh shuffle per epoch, ``steps`` batches in all.
 
     A batch below ``smallest`` samples (a single one, for a model with BatchNorm) is left out.
     """
     plan: list[Tensor] = []
+    size = len(rows)
     while len(plan) < steps:
-        epoch = torch.randperm(size, generator=key).split(local.batch)[: local.batches_per_epoch(size)]
-        usable = [batch for batch in epoch if len(batch) >= smallest]
+        shuffled = rows.index_select(0, torch.randperm(size, generator=key))
+        epoch = shuffled.split(local.batch)[: local.batches_per_epoch(size)]
+        usable = [batch for batch in epoch if batch.numel() >= smallest]
         if not usable:
             break
         plan += usable
@@ -92,9 +94,8 @@ def prepare(
     if anchor.pull and anchor.center is None:
         anchor = anchor._replace(center=view.down["params"])
     smallest = 2 if model.needs_pairs else 1
-    size = len(y) if rows is None else len(rows)
-    plan = batches(size, view.steps, local, smallest, generator(*key, "batch"))
-    plan = plan if rows is None else [rows[batch] for batch in plan]
+    own = torch.arange(len(y)) if rows is None else rows
+    plan = batches(own, view.steps, local, smallest, generator(*key, "batch"))
     return Job(objective, model, local, x, y, rows, plan, view, anchor, key, augment)
 
 

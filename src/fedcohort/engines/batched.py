@@ -38,29 +38,27 @@ class BatchedEngine(LoopEngine):
         if alone or not objective.affine:
             return super().train(objective, orders, number)
         alike: dict[int, list[tuple[Order, Job]]] = {}
-        able = [order for order in orders if self.samples(order).any()]
+        able = [order for order in orders if self.size(order)]
         for order in able:
-            job = self.job(objective, order, number, model)
+            job = self.job(objective, order, number)
             alike.setdefault(len(job.plan), []).append((order, job))
         answers = {}
         for same in alike.values():
             for start in range(0, len(same), BLOCK):
                 block = same[start : start + BLOCK]
                 params, traces = self._descend(objective, [job for _, job in block])
-                for (order, _), ended, trace in zip(block, params, traces, strict=True):
-                    answers[order.client] = self._answer(objective, order, number, ended, trace)
+                for (order, job), ended, trace in zip(block, params, traces, strict=True):
+                    answers[order.client] = self._answer(order, job, ended, trace)
         return [answers[order.client] for order in able]
 
-    def _answer(
-        self, objective: Objective, order: Order, number: int, params: Tensor, trace: Tensor
-    ) -> Answer:
+    def _answer(self, order: Order, job: Job, params: Tensor, trace: Tensor) -> Answer:
         """What the client says after steps that were taken elsewhere."""
 
         def taken(job: Job, weights: Weights) -> Tensor:
             weights.params.copy_(params)
             return trace
 
-        return self.train_one(objective, order, number, self.task.model, taken)
+        return self.train_one(order, job, taken)
 
     def _descend(self, objective: Objective, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
         """``[K, P]``, ``[K, T]``: where clients of equally many steps arrive, and the loss of each step."""

@@ -37,8 +37,8 @@ class LoopEngine:
         return self._merged[1]
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        able = [order for order in orders if self.samples(order).any()]
-        return [self.train_one(objective, order, number, self.task.model) for order in able]
+        able = [order for order in orders if self.size(order)]
+        return [self.train_one(order, self.job(objective, order, number)) for order in able]
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         return list(answers)
@@ -48,11 +48,17 @@ class LoopEngine:
         own = self.counts[order.client]
         return own if order.quota is None else order.quota.long().minimum(own)
 
+    def size(self, order: Order) -> int:
+        """How many samples that is."""
+        if order.quota is not None:
+            return int(self.samples(order).sum())
+        bounds = self.task.federation.train.bounds
+        return bounds[order.client + 1] - bounds[order.client]
+
     def view(self, order: Order) -> View:
         """What the client sees."""
-        counts, budget = self.samples(order), order.budget
-        size = int(counts.sum())
-        return View(order.down, order.mine, counts, size, budget.lr, budget.steps_for(size))
+        size, budget = self.size(order), order.budget
+        return View(order.down, order.mine, self.samples(order), size, budget.lr, budget.steps_for(size))
 
     def rows(self, order: Order) -> Tensor:
         """The rows it trains on. A quota is filled with the same samples in every round."""
@@ -79,22 +85,20 @@ class LoopEngine:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
 
-    def job(self, objective: Objective, order: Order, number: int, model: Flat) -> Job:
-        """The client's local steps in this round."""
+    def job(self, objective: Objective, order: Order, number: int, model: Flat | None = None) -> Job:
+        """The client's local steps in this round, perhaps with a model of its own."""
         task, train = self.task, self.task.federation.train
         key = task.seed, number, order.client
         view = self.view(order)
         rows = self.rows(order)
+        model = model or task.model
         return prepare(objective, model, task.local, train.x, train.y, view, key, rows, task.augment)
 
-    def train_one(
-        self, objective: Objective, order: Order, number: int, model: Flat, descend: Descend | None = None
-    ) -> Answer:
-        """One client's round, with a model of its own and perhaps a faster way to take the steps."""
-        job = self.job(objective, order, number, model)
+    def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
+        """One client's round, perhaps with a faster way to take the steps."""
         up, mine, trained = client_round(job, descend)
         assert job.rows is not None
-        probes = self.probe(order, job.rows, trained.weights, model)
+        probes = self.probe(order, job.rows, trained.weights, job.model)
         buffers, trace = torch.zeros(0) if self.keeps else trained.weights.buffers, trained.trace
         size = job.view.size
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)

@@ -8,6 +8,7 @@ while a client has few samples.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -16,34 +17,28 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedcohort.core.parts import LogitMap
 from fedcohort.core.profile import Local
-from fedcohort.core.rows import Block, Factor, FactoredRow
+from fedcohort.core.rows import Block, Factor
 from fedcohort.core.train import Job
 from fedcohort.engines.stack import Stack, softmax_error
 from fedcohort.engines.unlocked import unlocked
 
 
-class Coefficients:
-    """How much of the start and of each step's gradient is in the weights after 0, 1, 2, ... steps."""
-
-    def __init__(self, local: Local, lr: float, pull: float, steps: int) -> None:
-        position = torch.zeros(steps + 1, dtype=torch.float64)  # of the start, then of each gradient
-        velocity = torch.zeros_like(position)
-        position[0] = 1.0
-        self.after = [position.clone()]
-        for step in range(steps):
-            slope = (local.weight_decay + pull) * position
-            slope[0] -= pull
-            slope[step + 1] += 1.0
-            velocity = local.momentum * velocity + slope
-            position = position - lr * (slope + local.momentum * velocity if local.nesterov else velocity)
-            self.after.append(position.clone())
-
-    def start(self, steps: int) -> float:
-        return float(self.after[steps][0])
-
-    def gradients(self, steps: int) -> Tensor:
-        """[steps]: what each gradient was subtracted with."""
-        return -self.after[steps][1 : steps + 1]
+@lru_cache
+def coefficients(local: Local, lr: float, pull: float, steps: int) -> Tensor:
+    """``[T+1, T+1]``: how much of the start, and then of each step's gradient, is in the weights after 0, 1,
+    2, ... steps. Gradients are subtracted, so theirs are below zero."""
+    position = torch.zeros(steps + 1, dtype=torch.float64)
+    velocity = torch.zeros_like(position)
+    position[0] = 1.0
+    after = [position]
+    for step in range(steps):
+        slope = (local.weight_decay + pull) * position
+        slope[0] -= pull
+        slope[step + 1] += 1.0
+        velocity = local.momentum * velocity + slope
+        position = position - lr * (slope + local.momentum * velocity if local.nesterov else velocity)
+        after.append(position)
+    return torch.stack(after)
 
 
 class Step(NamedTuple):
@@ -56,34 +51,49 @@ class Step(NamedTuple):
 def step_of(jobs: Sequence[Job], number: int) -> Step:
     """Step ``number`` of each job; clients that are done are all padding."""
     batches = [job.plan[number] if number < len(job.plan) else job.plan[0][:0] for job in jobs]
-    sizes = torch.tensor([len(batch) for batch in batches])[:, None]
+    sizes = torch.tensor([batch.numel() for batch in batches])[:, None]
     rows = pad_sequence(batches, batch_first=True)
     return Step(rows, (torch.arange(rows.shape[1]) < sizes) / sizes.clamp(min=1))
 
 
-def train_block(stack: Stack, jobs: Sequence[Job], params: Tensor) -> tuple[Block, list[Tensor]]:
+class Lockstep(NamedTuple):
+    """The steps of many clients side by side, ready to be taken."""
+
+    x: Tensor
+    y: Tensor
+    steps: list[Step]
+    after: Tensor  # coefficients
+    maps: LogitMap  # stacked
+    taken: list[int]  # steps of each client
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> "Lockstep":
+        first, taken = jobs[0], [len(job.plan) for job in jobs]
+        steps = [step_of(jobs, number) for number in range(max(taken))]
+        after = coefficients(first.local, first.view.lr, first.anchor.pull, max(taken))
+        return cls(first.x.flatten(1), first.y, steps, after, stacked_maps(jobs), taken)
+
+    def of_samples(self, told: Sequence[Tensor]) -> Tensor:
+        """``[n]``: what is told of each step's clients, of each of their samples instead."""
+        pairs = zip(told, self.steps, strict=True)
+        return torch.cat([own[:, None].expand_as(step.rows).flatten() for own, step in pairs])
+
+
+def train_block(stack: Stack, lockstep: Lockstep, params: Tensor) -> tuple[Block, list[Tensor]]:
     """All steps of clients that start from ``params``: their movements, and the loss of each step."""
-    steps = max(len(job.plan) for job in jobs)
-    first = jobs[0]
-    coefficients = Coefficients(first.local, first.view.lr, first.anchor.pull, steps)
+    x, y, steps, after, maps, taken = lockstep
     weights, biases = stack.views(params)
-    batches = [step_of(jobs, number) for number in range(steps)]
     errors, inputs, traces = descend_together(
-        weights, biases, first.x.flatten(1), first.y,
-        [batch.rows for batch in batches], [batch.share for batch in batches],
-        [coefficients.start(number) for number in range(steps)],
-        [coefficients.gradients(number).tolist() for number in range(steps)],
-        *stacked_maps(jobs),
+        weights, biases, x, y, [step.rows for step in steps], [step.share for step in steps],
+        after.tolist(), *maps,
     )  # fmt: skip
-    taken = [len(job.plan) for job in jobs]
-    final = {count: coefficients.gradients(count).tolist() for count in set(taken)}
-    factors = []
-    for number in range(steps):
-        much = torch.tensor([final[count][number] if number < count else 0.0 for count in taken])
-        for layer, own, values in zip(stack.layers, errors[number], inputs[number], strict=True):
-            factors.append(Factor(own.mul_(much[:, None, None]), values, layer.start))
-    shrink = torch.tensor([coefficients.start(count) - 1 for count in taken], dtype=params.dtype)
-    return Block(factors, params, shrink), [traces[k, :count] for k, count in enumerate(taken)]
+    starts = [layer.start for layer in stack.layers]
+    factors = [Factor(*each) for each in zip(errors, inputs, starts, strict=True)]
+    clients, ends = torch.arange(len(taken)), after[taken].to(params.dtype)
+    owner = lockstep.of_samples([clients] * len(steps))
+    much = lockstep.of_samples(ends[:, 1:].unbind(1))
+    block = Block(factors, owner, much, params, ends[:, 0] - 1)
+    return block, [traces[client, :count] for client, count in enumerate(taken)]
 
 
 @unlocked
@@ -94,76 +104,82 @@ def descend_together(
     y: Tensor,
     rows: list[Tensor],
     shares: list[Tensor],
-    start: list[float],
-    subtracted: list[list[float]],
-    scale: Tensor | None,
-    shift: Tensor | None,
-) -> tuple[list[list[Tensor]], list[list[Tensor]], Tensor]:
-    """All steps of all clients: of each step every layer's errors and inputs, and the losses.
-
-    Before a step, a client still has ``start`` of the common weights, and has ``subtracted`` so much of each
-    earlier gradient.
-    """
-    errors: list[list[Tensor]] = []
-    inputs: list[list[Tensor]] = []
-    losses = torch.zeros(rows[0].shape[0], len(rows))
-    for step in range(len(rows)):
-        examples, labels = torch.embedding(x, rows[step]), y[rows[step]]
-        new = _step(
-            weights, biases, examples, labels, shares[step],
-            errors, inputs, start[step], subtracted[step], scale, shift,
-        )  # fmt: skip
-        errors.append(new[0])
-        inputs.append(new[1])
-        losses[:, step] = new[2]
-    return errors, inputs, losses
-
-
-def _step(
-    weights: list[Tensor],
-    biases: list[Tensor],
-    x: Tensor,
-    y: Tensor,
-    share: Tensor,
-    past_errors: list[list[Tensor]],
-    past_inputs: list[list[Tensor]],
-    start: float,
-    subtracted: list[float],
+    after: list[list[float]],
     scale: Tensor | None,
     shift: Tensor | None,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Forward and backward of one mini-batch of every client: each layer's errors and inputs, and the losses.
+    """All steps of all clients: every layer's errors and inputs, a row for each sample, and the losses.
+
+    Samples are in the order of steps, then of clients; ``after`` are the coefficients.
+    """
+    every = torch.cat([each.flatten() for each in rows])
+    values, errors = [torch.embedding(x, every)], torch.jit.annotate(list[Tensor], [])
+    for weight in weights:
+        values.append(torch.empty(every.shape[0], weight.shape[0]))  # inputs of the next layer, or logits
+        errors.append(torch.empty_like(values[-1]))
+    # The first layer's inputs are known, so its product with the common weights is one for all steps.
+    torch.addmm(biases[0], values[0], weights[0].t(), out=values[1])
+    seen, slopes = [by_step(value, rows) for value in values], [by_step(error, rows) for error in errors]
+    losses = torch.jit.annotate(list[Tensor], [])
+    for step, share in enumerate(shares):
+        forward(weights, biases, seen, slopes, step, after[step])
+        error, loss = softmax_error(seen[-1][step], y[rows[step]], share, scale, shift)
+        slopes[-1][step].copy_(error)
+        backward(weights, seen, slopes, step, after[step])
+        losses.append((loss * share).sum(1))
+    return errors, values[:-1], torch.stack(losses, 1)
+
+
+def by_step(column: Tensor, rows: list[Tensor]) -> list[Tensor]:
+    """``[K, m, width]`` of each step, inside the column of all samples."""
+    parts = column.split([each.numel() for each in rows])
+    return [part.view(each.shape[0], each.shape[1], -1) for part, each in zip(parts, rows)]  # noqa: B905
+
+
+def forward(
+    weights: list[Tensor],
+    biases: list[Tensor],
+    values: list[list[Tensor]],
+    errors: list[list[Tensor]],
+    step: int,
+    held: list[float],
+) -> None:
+    """Each layer's outputs for every client's mini-batch, into their place in ``values``.
+
+    Of the common weights, and of each earlier gradient, a client has as much as is ``held``.
 
     The 1 added to a product of inputs: a bias is a weight of a constant input.
     """
-    clients, size, last = x.shape[0], x.shape[1], len(weights) - 1
-    values = [x]
-    for layer in range(last + 1):
-        value = values[layer]
-        out = torch.addmm(biases[layer], value.flatten(0, 1), weights[layer].t(), beta=start, alpha=start)
-        out = out.view(clients, size, -1)
-        for step, much in enumerate(subtracted):
-            gram = torch.bmm(value, past_inputs[step][layer].transpose(1, 2)).add_(1)
-            out.baddbmm_(gram, past_errors[step][layer], alpha=-much)
-        values.append(out.relu_() if layer < last else out)
-    error, losses = softmax_error(values[-1], y, share, scale, shift)
-    errors = [error]
-    for layer in range(last, 0, -1):
-        back = torch.mm(error.flatten(0, 1), weights[layer])
-        if start != 1:
-            back.mul_(start)
-        back = back.view(clients, size, -1)
-        for step, much in enumerate(subtracted):
-            gram = torch.bmm(error, past_errors[step][layer].transpose(1, 2))
-            back.baddbmm_(gram, past_inputs[step][layer], alpha=-much)
-        error = torch.ops.aten.threshold_backward(back, values[layer], 0)
-        errors.append(error)
-    errors.reverse()
-    return errors, values[:-1], losses
+    for layer, weight in enumerate(weights):
+        value, out = values[layer][step], values[layer + 1][step]
+        if layer > 0:
+            torch.addmm(biases[layer], value.flatten(0, 1), weight.t(), out=out.flatten(0, 1))
+        if held[0] != 1:
+            out.mul_(held[0])
+        for earlier in range(step):
+            gram = torch.bmm(value, values[layer][earlier].transpose(1, 2)).add_(1)
+            out.baddbmm_(gram, errors[layer][earlier], alpha=held[1 + earlier])
+        if layer < len(weights) - 1:
+            out.relu_()
 
 
-def rows_of(block: Block) -> list[FactoredRow]:
-    return [FactoredRow(block, client, bool(fine)) for client, fine in enumerate(block.finite)]
+def backward(
+    weights: list[Tensor],
+    values: list[list[Tensor]],
+    errors: list[list[Tensor]],
+    step: int,
+    held: list[float],
+) -> None:
+    """From the error of the logits those of all earlier layers, into their place in ``errors``."""
+    for layer in range(len(weights) - 1, 0, -1):
+        error, back = errors[layer][step], errors[layer - 1][step]
+        torch.mm(error.flatten(0, 1), weights[layer], out=back.flatten(0, 1))
+        if held[0] != 1:
+            back.mul_(held[0])
+        for earlier in range(step):
+            gram = torch.bmm(error, errors[layer][earlier].transpose(1, 2))
+            back.baddbmm_(gram, values[layer][earlier], alpha=held[1 + earlier])
+        torch.ops.aten.threshold_backward(back, values[layer][step], 0, grad_input=back)
 
 
 def stacked_maps(jobs: Sequence[Job]) -> LogitMap:

@@ -14,9 +14,9 @@ How a client's steps are taken is decided by what they are, never by the user:
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from fedcohort.data.federation import Split
 from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.loop import LoopEngine, predict
-from fedcohort.engines.lowrank import rows_of, train_block
+from fedcohort.engines.lowrank import Lockstep, train_block
 from fedcohort.engines.memory import keep_freed_memory
 from fedcohort.engines.stack import Stack
 
@@ -49,7 +49,7 @@ class PoolEngine(LoopEngine):
 
     def __init__(self, task: Task, workers: int | None = None) -> None:
         super().__init__(task)
-        torch.set_num_threads(1)  # parallel over clients, not inside an operation
+        torch.set_num_threads(1)  # parallel over clients, not inside an operation; workers do the same
         keep_freed_memory()
         # Some layers draw from a generator that all threads share: such models stay with one worker.
         self.workers = 1 if task.model.draws_globally else workers or CORES
@@ -58,15 +58,26 @@ class PoolEngine(LoopEngine):
         self.pool = _threads(self.workers) if self.workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
-        """One round. The longest go first, so that no worker is left with one at the end."""
-        able = [order for order in orders if self._size(order)]
-        together, alone = self._divide(objective, able)
-        longest_first = sorted(alone, key=lambda order: -self._steps(order))
-        work = [*together, *([order] for order in longest_first)]
-        done = self._map(lambda some: self._train_some(objective, some, number), work)
+        each = map if self.pool is None else self.pool.map
+        done = each(lambda work: work(), self._work(objective, orders, number))
         answers = [answer for some in done for answer in some]
         place = {order.client: position for position, order in enumerate(orders)}
         return sorted(answers, key=lambda answer: place[answer.client])
+
+    def _work(
+        self, objective: Objective, orders: Sequence[Order], number: int
+    ) -> Iterator[Callable[[], list[Answer]]]:
+        """What workers do in a round. The longest go first, so that nobody is left with one at the end.
+
+        Blocks are prepared here, while workers train earlier ones: for a small client that is more Python
+        than arithmetic, and workers would only wait for each other's turn.
+        """
+        together, alone = self._divide(objective, [order for order in orders if self.size(order)])
+        for some in together:
+            jobs = [self.job(objective, order, number) for order in some]
+            yield partial(self._train_block, some, jobs, Lockstep.of(jobs))
+        for order in sorted(alone, key=lambda order: -self._steps(order)):
+            yield partial(self._train_alone, objective, order, number)
 
     def _divide(self, objective: Objective, orders: Sequence[Order]) -> tuple[list[list[Order]], list[Order]]:
         """Blocks of small clients that start from the same model, and those better trained one by one."""
@@ -75,27 +86,21 @@ class PoolEngine(LoopEngine):
         alike: dict[int, list[Order]] = {}
         alone = []
         for order in orders:
-            if is_small(self.stack, self._size(order), self._steps(order), order.budget.batch):
+            if is_small(self.stack, self.size(order), self._steps(order), order.budget.batch):
                 alike.setdefault(id(order.down), []).append(order)
             else:
                 alone.append(order)
         blocks = []
         for same in alike.values():
-            same = sorted(same, key=lambda order: (self._steps(order), self._size(order)))
+            same = sorted(same, key=lambda order: (self._steps(order), self.size(order)))
             count = -(-len(same) // BLOCK)
             ends = [round(len(same) * end / count) for end in range(count + 1)]
             blocks += [same[start:end] for start, end in pairwise(ends)]
         few = [block[0] for block in blocks if len(block) == 1]
         return [block for block in blocks if len(block) > 1], alone + few
 
-    def _size(self, order: Order) -> int:
-        if order.quota is not None:
-            return int(self.samples(order).sum())
-        bounds = self.task.federation.train.bounds
-        return bounds[order.client + 1] - bounds[order.client]
-
     def _steps(self, order: Order) -> int:
-        return order.budget.steps_for(self._size(order))
+        return order.budget.steps_for(self.size(order))
 
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
         """Whether all start from the model that was sent, only add gradients of unchanged examples and are
@@ -111,20 +116,17 @@ class PoolEngine(LoopEngine):
         free = all(vector is None for anchor in anchors for vector in anchor[1:])
         return free and len({anchor.pull for anchor in anchors}) == 1
 
-    def _train_some(self, objective: Objective, orders: list[Order], number: int) -> list[Answer]:
-        if len(orders) > 1:
-            return self._train_block(objective, orders, number)
+    def _train_alone(self, objective: Objective, order: Order, number: int) -> list[Answer]:
         by_hand = self.stack is not None and objective.affine and self.task.augment is None
         descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
-        return [self.train_one(objective, orders[0], number, self._model(), descend)]
+        return [self.train_one(order, self.job(objective, order, number, self._model()), descend)]
 
-    def _train_block(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
+    def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
         assert self.stack is not None
-        jobs = [self.job(objective, order, number, self.task.model) for order in orders]
-        block, traces = train_block(self.stack, jobs, orders[0].down["params"])
+        block, traces = train_block(self.stack, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []
-        for order, row, trace, job in zip(orders, rows_of(block), traces, jobs, strict=True):
+        for order, row, trace, job in zip(orders, block.rows(), traces, jobs, strict=True):
             up: Memory = {"delta": row}  # type: ignore[dict-item]  # a tensor in all but name
             steps, buffers = len(job.plan), order.down["buffers"]
             probes: Memory = {}
@@ -206,7 +208,7 @@ def _columns(pairs: Sequence[tuple[A, B]]) -> tuple[list[A], list[B]]:
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
     """The workers of this process: runs that go on at the same time share them."""
-    return ThreadPoolExecutor(count, thread_name_prefix="fedcohort")
+    return ThreadPoolExecutor(count, "fedcohort", initializer=torch.set_num_threads, initargs=(1,))
 
 
 def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:

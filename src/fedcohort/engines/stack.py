@@ -123,17 +123,18 @@ def _kind(layer: nn.Module) -> Kind | None:
 def softmax_error(
     logits: Tensor, labels: Tensor, share: Tensor, scale: Tensor | None, shift: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of the cross-entropy with respect to the logits, and the loss, for any leading axes: the
-    last of them is summed, each sample by its ``share``. ``scale`` and ``shift`` are those of LogitMap."""
+    """The gradient of the cross-entropy with respect to the logits, for any leading axes, and the loss of
+    each sample. Gradients count by their sample's ``share``; ``scale`` and ``shift`` are a LogitMap's."""
     if scale is not None:
         logits = logits * scale
     if shift is not None:
         logits = logits + shift
-    log, where = torch.log_softmax(logits, -1), labels.unsqueeze(-1)
-    right = log.gather(-1, where)
-    loss = (right.squeeze(-1) * -share).sum(-1)
-    error = log.exp_().scatter_add_(-1, where, torch.full_like(right, -1.0)).mul_(share.unsqueeze(-1))
-    return (error if scale is None else error.mul_(scale)), loss
+    log, right = torch.log_softmax(logits.flatten(0, -2), 1), labels.flatten()
+    # PyTorch's own kernels; 0 stands for no reduction, -100 for a label that does not count.
+    losses, total = torch.ops.aten.nll_loss_forward(log, right, None, 0, -100)
+    error = torch.ops.aten.nll_loss_backward(share.flatten(), log, right, None, 0, -100, total)
+    error = torch.ops.aten._log_softmax_backward_data(error, log, 1, log.dtype).view_as(logits)
+    return (error if scale is None else error.mul_(scale)), losses.view_as(labels)
 
 
 @unlocked
@@ -162,11 +163,13 @@ def descend(
     Plain SGD puts the products straight into the weights, SGD with momentum into its velocity, which is then
     what ``slope`` is; other rules have a ``memory`` and take their step from a slope made anew.
     """
-    losses = torch.zeros(len(plan))
+    table, losses = x.flatten(1), torch.jit.annotate(list[Tensor], [])
     for step, rows in enumerate(plan):
-        examples = torch.embedding(x.flatten(1), rows).unflatten(1, x.shape[1:])
+        examples = torch.embedding(table, rows)
+        if kinds[0].convolves:
+            examples = examples.unflatten(1, x.shape[1:])
         errors, inputs, loss = propagate(kinds, weights, biases, examples, y[rows], scale, shift)
-        losses[step] = loss
+        losses.append(loss)
         if slope is None:
             add_slopes(kinds, weights, biases, errors, inputs, 1 - rule.lr * shrink, -rule.lr)
             if constant is not None:
@@ -184,7 +187,7 @@ def descend(
                 vector.add_(slope, alpha=-rule.lr)
         if drift is not None:
             vector.add_(drift, alpha=rule.lr)
-    return losses
+    return torch.stack(losses)
 
 
 def propagate(
@@ -204,8 +207,8 @@ def propagate(
         if kind.convolves:
             out = torch.conv2d(x, weights[layer], biases[layer], kind.stride, kind.padding)
         else:
-            x = x.flatten(1)
-            out = torch.addmm(biases[layer], x, weights[layer].t())
+            x = x.flatten(1) if x.dim() > 2 else x
+            out = torch.nn.functional.linear(x, weights[layer], biases[layer])
         inputs.append(x)
         x = out
         if kind.pools:
@@ -213,13 +216,14 @@ def propagate(
             pooled.append((out, rows))
         x = x.relu_() if kind.cuts else x
         outputs.append(x)
-    share = torch.full([y.shape[0]], 1.0 / y.shape[0])
-    error, loss = softmax_error(x, y, share, scale, shift)
+    share = torch.full([y.shape[0]], 1 / y.shape[0])
+    error, losses = softmax_error(x, y, share, scale, shift)
     errors: list[Tensor] = []
     for behind in range(1, len(kinds) + 1):
         layer = len(kinds) - behind
         kind = kinds[layer]
-        error = error.view_as(outputs[layer])
+        if kind.convolves:  # what follows may have flattened it
+            error = error.view_as(outputs[layer])
         if kind.cuts:
             error = torch.ops.aten.threshold_backward(error, outputs[layer], 0)
         if kind.pools:
@@ -228,7 +232,7 @@ def propagate(
         if layer > 0:
             error = input_slope(kind, weights[layer], error, inputs[layer])
     errors.reverse()
-    return errors, inputs, loss
+    return errors, inputs, losses @ share
 
 
 def input_slope(kind: Kind, weight: Tensor, error: Tensor, x: Tensor) -> Tensor:
@@ -250,15 +254,13 @@ def add_slopes(
     """Adds ``scale`` times the gradient to ``keep`` times each weight and bias."""
     for layer, kind in enumerate(kinds):
         weight, bias, error = weights[layer], biases[layer], errors[layer]
-        if keep != 1:
-            bias.mul_(keep)
         if kind.convolves:
             _, slope, summed = convolution_slopes(kind, weight, error, inputs[layer], [False, True, True])
             weight.mul_(keep).add_(slope, alpha=scale)
+            bias.mul_(keep).add_(summed, alpha=scale)
         else:
-            summed = error.sum(0)
             weight.addmm_(error.t(), inputs[layer], beta=keep, alpha=scale)
-        bias.add_(summed, alpha=scale)
+            bias.addmv_(error.t(), torch.ones(error.shape[0]), beta=keep, alpha=scale)
 
 
 def convolution_slopes(
