@@ -123,19 +123,26 @@ def _targets(results: Results, job: str) -> list[str]:
         theirs, times = [_ms(run) for run in runs if run["engine"] == peer], ratio(results, job, peer)
         if times is None:
             continue
-        needs = f"{limit * factor / median(theirs):.0%}" if limit and share else ""
-        rows.append([f"{factor:g}x {peer}", f"{times:.2f}x", "yes" if times >= factor else "no", needs])
+        room = _room(limit, median(theirs) / factor) if limit and share else ["", ""]
+        rows.append([f"{factor:g}x {peer}", f"{times:.2f}x", "yes" if times >= factor else "no", *room])
     if share and limit and ours:
         reached = limit / median(ours)
-        rows.append([f"{share:.0%} of the limit", f"{reached:.0%}", "yes" if reached >= share else "no", ""])
+        met = "yes" if reached >= share else "no"
+        rows.append([f"{share:.0%} of the limit", f"{reached:.0%}", met, *_room(limit, limit / share)])
     peer, factor = WHOLE_COMMAND.get(job, ("", 0))
     command = results.get("command_s", {}).get(job, {})
     if {peer, "fedcohort"} <= command.keys():
         times = command[peer] / command["fedcohort"]
         met = "yes" if times >= factor else "no"
-        rows.append([f"whole command {factor}x {peer}", f"{times:.1f}x", met, ""])
-    titles = ["target", "measured", "met", "share of the limit that the target would take"]
-    return [*_table(titles, rows), ""] if rows else []
+        rows.append([f"whole command {factor}x {peer}", f"{times:.1f}x", met, "", ""])
+    titles = ["target", "measured", "met", "share of the limit it takes", "leaves for everything else"]
+    used = [f"fedcohort uses {median(ours) - limit:.0f} ms for everything else.\n"] if limit and share else []
+    return [*_table(titles, rows), "", *used] if rows else []
+
+
+def _room(limit: float, pace: float) -> list[str]:
+    """How much of the limit a round in ``pace`` ms takes, and what that leaves beside matrix products."""
+    return [f"{limit / pace:.0%}", f"{pace - limit:.0f} ms" if pace > limit else "nothing"]
 
 
 def ratio(results: Results, job: str, peer: str) -> float | None:
@@ -151,8 +158,9 @@ def _profile(results: Results, job: str) -> list[str]:
     found = next((entry for entry in results.get("profile", []) if entry["job"] == job), None)
     if found is None:
         return []
-    parts = ", ".join(f"{part} {share:.0%}" for part, share in found["share"].items())
-    return [f"Profile of fedcohort on one worker ({found['ms_per_round']:.0f} ms a round): {parts}.\n"]
+    whole = found["ms_per_round"]
+    parts = [f"{part} {share:.0%} ({share * whole:.0f} ms)" for part, share in found["share"].items()]
+    return [f"Profile of fedcohort on one worker ({whole:.0f} ms a round): {', '.join(parts)}.\n"]
 
 
 def _row(name: str, runs: list[Results], accuracy: dict[str, float]) -> list[str]:

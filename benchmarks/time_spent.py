@@ -17,7 +17,8 @@ from fedcohort.engines.pool import PoolEngine
 
 PARTS = {
     "matrix products and convolutions": (
-        "mm", "addmm", "addmm_", "bmm", "baddbmm_", "matmul", "mkldnn_convolution", "convolution_backward",
+        "mm", "addmm", "addmm_", "bmm", "baddbmm_", "matmul", "linear", "mv", "addmv_", "mkldnn_convolution",
+        "convolution_backward",
     ),
     "copying examples": ("index_select", "index", "embedding"),
 }  # fmt: skip

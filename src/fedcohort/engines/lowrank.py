@@ -49,11 +49,17 @@ class Step(NamedTuple):
 
 
 def step_of(jobs: Sequence[Job], number: int) -> Step:
-    """Step ``number`` of each job; clients that are done are all padding."""
+    """Step ``number`` of each job; clients that are done are all padding.
+
+    A client is padded with an example of its own: another's might be broken, and even 0 times that is.
+    """
     batches = [job.plan[number] if number < len(job.plan) else job.plan[0][:0] for job in jobs]
     sizes = torch.tensor([batch.numel() for batch in batches])[:, None]
     rows = pad_sequence(batches, batch_first=True)
-    return Step(rows, (torch.arange(rows.shape[1]) < sizes) / sizes.clamp(min=1))
+    real = torch.arange(rows.shape[1]) < sizes
+    if not real.all():
+        rows = torch.where(real, rows, torch.stack([job.plan[0][:1] for job in jobs]))
+    return Step(rows, real / sizes.clamp(min=1))
 
 
 class Lockstep(NamedTuple):
