@@ -1,5 +1,5 @@
-"""What the examples of each label look like at a client: a histogram of their features, P(X|y), and how far
-two clients' histograms are apart."""
+"""Where a client's features lie: histograms of them, of each label's alone, P(X|y), and how far two clients'
+histograms are apart."""
 
 import numpy as np
 import torch
@@ -7,15 +7,21 @@ from torch import Tensor
 
 from fedcohort.diagnosis.distances import hellinger_matrix
 
-BINS = 20  # of a feature between 0 and 1; values beyond fall into the first and last
+BINS = 20  # of a feature, where all features of a label are counted together
+
+
+def feature_bins(x: Tensor, bins: int) -> Tensor:
+    """[n, F]: the bin of each feature. Data sources standardise numbers, so bins are equally likely under a
+    standard normal, whatever the data: clients can count without asking each other."""
+    bounds = torch.special.ndtri(torch.arange(1, bins, dtype=torch.float64) / bins).to(x.dtype)
+    return torch.bucketize(x.flatten(1).contiguous(), bounds)
 
 
 def label_histograms(x: Tensor, y: Tensor, num_classes: int) -> Tensor:
     """[C, bins]: of each label, where the features lie; the features of an example weigh 1 together."""
-    features = x.flatten(1)
-    cell = (features * BINS).long().clamp(0, BINS - 1) + BINS * y[:, None]
+    cell = feature_bins(x, BINS) + BINS * y[:, None]
     total = torch.bincount(cell.flatten(), minlength=num_classes * BINS)
-    return total.view(num_classes, BINS).double() / max(1, features.shape[1])
+    return total.view(num_classes, BINS).double() / max(1, cell.shape[1])
 
 
 def histogram_distances(table: np.ndarray) -> np.ndarray:

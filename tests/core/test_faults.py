@@ -8,6 +8,7 @@ import torch
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
+from fedcohort.errors import UserError
 from fedcohort.testing import play, tiny_task
 
 TEN = torch.arange(10, 20)
@@ -96,3 +97,11 @@ def test_stragglers_results_are_kept_or_dropped():
     _, (dropped,) = play(Method.parse("fedavg"), task, 1)
     assert set(dropped.lost.tolist()) == task.slow
     assert len(dropped.answered) == 4
+
+
+def test_stragglers_need_something_to_do_less_of():
+    few = Local(epochs=1)
+    with pytest.raises(UserError, match=r"set local\.epochs to 2 or more, or faults\.straggler_result"):
+        tiny_task(local=few, faults=Faults(stragglers=0.5))
+    tiny_task(local=few, faults=Faults(stragglers=0.5, straggler_result="drop"))
+    tiny_task(local=Local(steps=3), faults=Faults(stragglers=0.5))

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Anchor, Objective, View
+from fedcohort.core.parts import Anchor, LogitMap, Objective, View
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
@@ -62,12 +62,55 @@ def test_a_client_with_broken_examples_is_left_out_alone(engine, path):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def dead_network(classes: int) -> nn.Module:
+    """One whose ReLU cuts everything that the first feature says."""
+    first = nn.Linear(12, 8)
+    with torch.no_grad():
+        first.weight[:, 0] = -first.weight[:, 0].abs()
+    return nn.Sequential(first, nn.ReLU(), nn.Linear(8, classes))
+
+
+EXTREME = {
+    "an infinite example that a ReLU cuts": (Local(lr=0.1, steps=1, batch=64), torch.inf),
+    "an example whose square is infinite": (Local(lr=0.1, epochs=3, batch=64), 1e25),
+    "decay beyond all numbers": (Local(lr=1e3, steps=40, batch=8, momentum=0.9, weight_decay=0.05), 1.0),
+    "a last step too far": (Local(lr=1e34, steps=1, batch=64), -1e10),
+}
+
+
+@pytest.mark.parametrize(("local", "value"), EXTREME.values(), ids=EXTREME)
+def test_numbers_out_of_range_reject_whom_the_reference_rejects(local, value, path):
+    given = tiny_task().federation
+    x = given.train.x.clone()
+    x[given.train.rows(1)[0], 0] = value
+    federation = replace(given, train=replace(given.train, x=x))
+    task, method = Task.of(federation, dead_network, local=local, cohort=1.0), Method.parse("fedavg")
+    (slow, (told,)), (fast, (also_told,)) = (
+        play(method, task, 1, engine=engine(task)) for engine in (LoopEngine, PoolEngine)
+    )
+    assert also_told.rejected.tolist() == told.rejected.tolist()
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("text", ["fedrs", "fedlc(tau=1.0)"])
 def test_changed_logits_agree_with_the_reference(text, path):
     task, method = tiny_task(), Method.parse(text)
     slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=PoolEngine(task))[0]
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_adam_sees_small_slopes_beside_a_pull():
+    """Its steps do not get smaller with the slope: one that is rounded away is a step that is missing."""
+    local = Local(lr=0.05, epochs=2, batch=8, optimiser="adam")
+    given, method = tiny_task().federation, Method.parse("fedprox(mu=1.0)")
+    x = given.train.x.clone()
+    x[:, :3] *= 1e-7
+    task = Task.of(replace(given, train=replace(given.train, x=x)), "mlp", {"widths": [8]}, local=local)
+    slow, fast = play(method, task, 2)[0], play(method, task, 2, engine=PoolEngine(task))[0]
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
 
 
 @dataclass(frozen=True)
@@ -90,10 +133,69 @@ class SomePushed(Objective):
         return Anchor(offset=torch.ones_like(view.down["params"]) if view.size > 30 else None)
 
 
-@pytest.mark.parametrize("objective", [PulledBySize(), SomePushed()])
-def test_clients_that_differ_agree_with_the_reference(objective, path):
+@dataclass(frozen=True)
+class ScaledByShare(Objective):
+    """Logits change in double precision, and some clients' by one number for all classes."""
+
+    name = "scaled_by_share"
+
+    def logits(self, view: View) -> LogitMap:
+        share = view.counts.double() / view.size
+        return LogitMap(scale=1 + share) if view.size > 30 else LogitMap(shift=share.max())
+
+
+@dataclass(frozen=True)
+class Forbidden(Objective):
+    """Nobody may guess the class of which it has most, so losses are infinite and slopes are not."""
+
+    name = "forbidden"
+
+    def logits(self, view: View) -> LogitMap:
+        return LogitMap(shift=torch.where(view.counts == view.counts.max(), -torch.inf, 0.0))
+
+
+@pytest.mark.parametrize("engine", [PoolEngine, BatchedEngine])
+def test_infinite_losses_are_told(engine, path):
+    task, method = tiny_task(cohort=1.0, local=Local(steps=1, batch=64)), Method.of(Forbidden())
+    told = [play(method, task, 1, engine=each(task))[1][0] for each in (LoopEngine, engine)]
+    assert [report.loss for report in told] == [torch.inf] * 2
+
+
+@pytest.mark.parametrize("engine", [PoolEngine, BatchedEngine])
+@pytest.mark.parametrize("objective", [PulledBySize(), SomePushed(), ScaledByShare()])
+def test_clients_that_differ_agree_with_the_reference(objective, engine, path):
     task, method = tiny_task(), Method.of(objective)
-    slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=PoolEngine(task))[0]
+    slow, fast = play(method, task, 3)[0], play(method, task, 3, engine=engine(task))[0]
+    ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+class WithSpare(nn.Module):
+    """One of its layers is never used."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.used, self.spare = nn.Linear(12, classes), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.used(x)
+
+
+NETWORKS = {
+    "no ReLU between layers": lambda classes: nn.Sequential(nn.Linear(12, 8), nn.Linear(8, classes)),
+    "ReLU at the end": lambda classes: nn.Sequential(nn.Linear(12, 8), nn.Linear(8, classes), nn.ReLU()),
+    "a spare layer": WithSpare,
+    "BatchNorm that remembers nothing": lambda classes: nn.Sequential(
+        nn.Linear(12, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.ReLU(), nn.Linear(8, classes)
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", [PoolEngine, BatchedEngine])
+@pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
+def test_unusual_networks_agree_with_the_reference(build, engine, path):
+    task = Task.of(tiny_task().federation, build, local=OPTIMISERS["momentum"], cohort=1.0)
+    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (LoopEngine, engine))
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 

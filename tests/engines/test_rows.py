@@ -1,5 +1,8 @@
 """Factored movements are the matrix they stand for, whatever is done with them."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
 
 from fedcohort.core.rows import Block, Factor, FactoredRow, Rows, combine
@@ -24,7 +27,7 @@ def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
             own = (errors * much[:, None])[k::clients]
             pieces += [(own.T @ inputs[k::clients]).flatten(), own.sum(0)]
         written.append(shrink[k] * params + torch.cat(pieces))
-    return Rows([FactoredRow(block, k, True) for k in range(clients)]), torch.stack(written)
+    return Rows([FactoredRow(block, k) for k in range(clients)]), torch.stack(written)
 
 
 def test_they_are_the_movements_they_stand_for():
@@ -53,18 +56,43 @@ def test_anything_else_sees_an_ordinary_tensor():
     torch.testing.assert_close(rows.sum(0), written.sum(0))
     torch.testing.assert_close(torch.linalg.vector_norm(rows, dim=1), written.norm(dim=1))
     torch.testing.assert_close(rows * 2 + 1, written * 2 + 1)
+    torch.testing.assert_close(1 / abs(rows), 1 / written.abs())
+    assert ((rows > 0) == (written > 0)).all()
     torch.testing.assert_close(rows[0], written[0])
     torch.testing.assert_close(torch.stack([rows.rows[0], rows.rows[2]]), written[[0, 2]])
     assert len(rows) == 3
     assert rows.shape == written.shape
 
 
-def test_a_client_whose_numbers_broke_is_known_and_does_not_spoil_the_others():
+def spoilt(which: str, value: float) -> Callable[[Block], None]:
+    """Makes one number of client 1 what it should not be."""
+
+    def spoil(block: Block) -> None:
+        first = block.factors[0]
+        tensor = {"error": first.errors, "input": first.inputs, "much": block.much, "shrink": block.shrink}[
+            which
+        ]
+        tensor[1 if which == "shrink" else 4] = value
+        first.errors[4] *= which != "input"  # behind a ReLU that cuts there is no error
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoilt("error", torch.nan),
+        spoilt("input", torch.inf),
+        spoilt("much", torch.inf),
+        spoilt("error", 3e38),  # finite, but not its product with the inputs
+        spoilt("shrink", torch.inf),
+    ],
+)
+def test_a_client_whose_numbers_broke_is_known_and_does_not_spoil_the_others(spoil):
     rows, written = example()
     block = rows.rows[0].block
-    block.factors[0].errors[4, 3] = torch.nan  # of client 1
-    fresh = Rows(block.rows())
-    assert [row.finite for row in fresh.rows] == [True, False, True]
+    spoil(block)  # client 1
+    fresh = block.rows()
+    assert [row is None for row in fresh] == [False, True, False]
     weights = torch.tensor([0.5, 2.0])
-    kept = fresh[torch.tensor([True, False, True])]
-    torch.testing.assert_close(combine(weights, kept), weights @ written[[0, 2]])
+    torch.testing.assert_close(combine(weights, Rows(fresh[::2])), weights @ written[[0, 2]])

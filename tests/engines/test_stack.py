@@ -60,6 +60,8 @@ def test_convolutions_agree_with_the_reference(build, text, local):
         [nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Linear(6, 2)],
         [nn.Conv2d(1, 2, 3)],
         [nn.Linear(4, 4), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Linear(4, 8), nn.ReLU(), nn.Flatten(), nn.Linear(24, 2)],  # the same for each of three moments
+        [nn.utils.spectral_norm(nn.Linear(12, 8)), nn.ReLU(), nn.Linear(8, 2)],
     ],
 )
 def test_other_networks_are_left_to_autograd(layers):

@@ -123,8 +123,8 @@ def test_an_example_weighs_one_in_its_summary():
     table = HACCS().summarise(x, torch.tensor([1, 0, 1]), 3)
     assert table.shape == (3, BINS)
     assert table.sum(1).tolist() == [1, 2, 0]
-    assert table[0, 10] == 1
-    assert table[1, [0, BINS - 1]].tolist() == [1, 1]  # values beyond the range fall into the outer bins
+    assert table[0, 13] == 1  # below 0.51 lies 69.5 % of a standard normal: the 14th of 20 bins
+    assert table[1, [0, 9, 16, BINS - 1]].tolist() == [0.5] * 4  # -3, 0 (the median itself), 0.999 and 7
 
 
 def test_clients_are_told_apart_by_features_of_the_same_label():

@@ -18,7 +18,7 @@ from fedcohort.core.keyed import key_seed
 from fedcohort.errors import UserError
 
 # Layers draw their first weights from PyTorch's global generator: only one thread at a time may make any.
-BUILDING = threading.Lock()
+BUILDING = threading.RLock()
 
 
 class Weights(NamedTuple):
@@ -35,15 +35,19 @@ class Weights(NamedTuple):
 class Flat:
     """Wraps the module that ``build`` makes; the module's own tensors are only a template."""
 
-    def __init__(self, build: Callable[[], nn.Module]) -> None:
+    def __init__(self, build: Callable[[], nn.Module], draws_globally: bool = False) -> None:
         self.build = build
-        with BUILDING:
+        with BUILDING, torch.random.fork_rng(devices=[]):
             self.module = build()
+        fixed = [torch.full((p.numel(),), not p.requires_grad) for p in self.module.parameters()]
+        self.frozen = torch.cat(fixed) if any(part.any() for part in fixed) else None  # [P] stays as it is
+        self.module.requires_grad_(True)  # all have a gradient; whether it is used is another question
         self._params = _Layout([(name, p.shape) for name, p in self.module.named_parameters()])
         self._buffers = _Layout([(name, b.shape) for name, b in self.module.named_buffers()])
         self.num_params, self.num_buffers = self._params.total, self._buffers.total
         counters = [torch.full((b.numel(),), not b.is_floating_point()) for b in self.module.buffers()]
         self.counters = torch.cat(counters) if counters else torch.zeros(0, dtype=torch.bool)
+        self._kinds = {name: b.dtype for name, b in self.module.named_buffers() if _is_constant(name, b)}
         norms = (nn.modules.batchnorm._BatchNorm,)
         self.needs_pairs = any(
             isinstance(m, norms) for m in self.module.modules()
@@ -51,8 +55,10 @@ class Flat:
         self._unmeasured: dict[int, Tensor] = {}
         self._dropout = torch.Generator()
         self.is_random = _lend(self.module, self._dropout)
-        self.draws_globally = any(_draws(m) for m in self.module.modules())
+        self.draws_globally = draws_globally or any(_draws(m) for m in self.module.modules())
         self.is_random |= self.draws_globally
+        leaves = [name for name, part in self.module.named_modules() if not list(part.children())]
+        self.ends_with: str | None = leaves[-1]  # the layer whose output is the network's; None: no layer's
 
     def init(self, seed: int) -> Weights:
         """Fresh weights that depend on the seed alone."""
@@ -74,8 +80,13 @@ class Flat:
     def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:
         """The network's output. In training, BatchNorm updates ``weights.buffers`` in place."""
         self.module.train(training)
-        tensors = {**self._params.view(weights.params), **self._buffers.apart(weights.buffers)}
+        tensors = {**self._params.view(weights.params), **self._statistics(weights.buffers)}
         return functional_call(self.module, tensors, (x,))
+
+    def _statistics(self, vector: Tensor) -> dict[str, Tensor]:
+        """The buffers inside the vector; position numbers, masks and the like as what they are."""
+        views = self._buffers.apart(vector)
+        return {name: view.to(self._kinds.get(name, view.dtype)) for name, view in views.items()}
 
     @contextmanager
     def random_by(self, seed: int) -> Iterator[None]:
@@ -92,14 +103,14 @@ class Flat:
             self.module.parameters(), self._params.view(weights.params).values(), strict=True
         ):
             tensor.data = view
-        for name, view in self._buffers.apart(weights.buffers).items():
+        for name, view in self._statistics(weights.buffers).items():
             owner, _, leaf = name.rpartition(".")
             setattr(self.module.get_submodule(owner), leaf, view)
         return self.module.train()
 
     def module_with(self, weights: Weights) -> nn.Module:
         """An ordinary module holding a copy of these weights, for export and further use."""
-        with BUILDING:
+        with BUILDING, torch.random.fork_rng(devices=[]):
             module = self.build()
         state = {**self._params.view(weights.params), **self._buffers.view(weights.buffers)}
         module.load_state_dict(state, strict=False)
@@ -147,6 +158,11 @@ def _draws(module: nn.Module) -> bool:
     other = isinstance(module, nn.modules.dropout._DropoutNd) and type(module) is not OwnDropout
     inside = getattr(module, "dropout", 0.0)  # a layer of that name is looked at by itself
     return other or (not isinstance(inside, nn.Module) and bool(inside))
+
+
+def _is_constant(name: str, buffer: Tensor) -> bool:
+    """Whole numbers and truth values, other than BatchNorm's count of batches, which training changes."""
+    return not buffer.is_floating_point() and name.rpartition(".")[2] != "num_batches_tracked"
 
 
 class _Layout:

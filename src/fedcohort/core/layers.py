@@ -8,14 +8,14 @@ from fedcohort.errors import UserError
 
 def last_layer(model: Flat) -> tuple[str, nn.Linear]:
     """The linear layer that a network ends with, and its name."""
-    leaves = [(name, part) for name, part in model.module.named_modules() if not list(part.children())]
-    name, layer = leaves[-1]
-    if not isinstance(layer, nn.Linear):
+    layer = None if model.ends_with is None else model.module.get_submodule(model.ends_with)
+    if model.ends_with is None or not isinstance(layer, nn.Linear):
+        found = "no layer of its own" if layer is None else type(layer).__name__
         raise UserError(
-            f"models can only be merged at a linear layer, but this one ends with {type(layer).__name__}: "
+            f"models can only be merged at a linear layer, but this one ends with {found}: "
             "make an nn.Linear its last part"
         )
-    return name, layer
+    return model.ends_with, layer
 
 
 def encoder_bytes(model: Flat, weights: Weights) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedcohort.core.flat import Flat
 from fedcohort.core.keyed import numpy_generator
-from fedcohort.core.settings import above, at_least, between
+from fedcohort.core.settings import above, at_least, below
 from fedcohort.errors import UserError
 
 
@@ -28,7 +28,7 @@ class Local:
     steps: Annotated[int, at_least(1)] | None = None  # if given, this many mini-batches instead of epochs
     batch: Annotated[int, at_least(1)] = 32
     optimiser: Literal["sgd", "adam"] = "sgd"
-    momentum: Annotated[float, between(0, 1)] = 0.0
+    momentum: Annotated[float, at_least(0), below(1)] = 0.0
     nesterov: bool = False
     weight_decay: Annotated[float, at_least(0)] = 0.0
     decay: Annotated[float, above(0)] = 1.0  # the learning rate is multiplied by this ...

@@ -47,20 +47,24 @@ class Block(NamedTuple):
 
     @property
     def finite(self) -> Tensor:
-        """[K]: whether all of a client's numbers are. An input that is not spoils the errors of its layer."""
-        spoiled = torch.stack([factor.errors.sum(1) for factor in self.factors]).sum(0)
-        return torch.zeros(len(self.shrink)).index_add_(0, self.client, spoiled).isfinite()
+        """[K]: whether all numbers of a client's movement surely are: none exceeds this sum of norms."""
+        norm = torch.linalg.vector_norm
+        each = torch.stack([norm(own.errors, dim=1) * (norm(own.inputs, dim=1) + 1) for own in self.factors])
+        most = self.shrink.abs() * norm(self.params)
+        return most.index_add(0, self.client, each.sum(0) * self.much.abs()).isfinite()
 
-    def rows(self) -> "list[FactoredRow]":
-        """One for each client. Samples of who broke are blanked: even times 0 they would spoil the others'
-        sum."""
+    def rows(self) -> "list[FactoredRow | None]":
+        """One for each client; None for those whose numbers broke. Their samples are blanked: even times 0
+        they would spoil the others' sum."""
         finite = self.finite
         if not finite.all():
             broken = ~finite[self.client]
+            self.much[broken] = 0
+            self.shrink[~finite] = 0
             for factor in self.factors:
                 factor.errors[broken] = 0
                 factor.inputs[broken] = 0
-        return [FactoredRow(self, client, fine) for client, fine in enumerate(finite.tolist())]
+        return [FactoredRow(self, client) if fine else None for client, fine in enumerate(finite.tolist())]
 
     def combine(self, weights: Tensor) -> Tensor:
         """``weights @ movements``, in one matrix product a layer."""
@@ -109,15 +113,16 @@ def _operator(name: str) -> Callable[..., Any]:
     return lambda self, *others: getattr(self.tensor(), name)(*others)
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "neg", "pow", "matmul", "len", "iter"):
+_ARITHMETIC = "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg abs"
+for _name in f"{_ARITHMETIC} lt le gt ge eq ne len iter".split():
     setattr(Lazy, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 class FactoredRow(Lazy):
-    """One client's movement."""
+    """One client's movement. Its numbers are finite: :meth:`Block.rows` makes none of others."""
 
-    def __init__(self, block: Block, client: int, finite: bool) -> None:
-        self.block, self.client, self.finite = block, client, finite
+    def __init__(self, block: Block, client: int) -> None:
+        self.block, self.client = block, client
 
     def tensor(self) -> Tensor:
         return self.block.movement(self.client)
@@ -180,7 +185,7 @@ class Rows(Lazy):
 def is_finite(value: Any) -> bool:
     """Whether all numbers are. One pass: a sum is finite only if its terms are."""
     if isinstance(value, FactoredRow):
-        return value.finite
+        return True
     return not value.numel() or bool(value.sum().isfinite())
 
 

@@ -51,6 +51,12 @@ class Task:
             raise UserError(
                 f"cohort: {self.cohort!r} must be a number of clients or a fraction between 0 and 1"
             )
+        fewer = self.local.steps is not None or self.local.epochs >= 2
+        if self.faults.stragglers and self.faults.straggler_result == "include" and not fewer:
+            raise UserError(
+                "faults.stragglers: slow clients do fewer epochs, but nobody does more than one: "
+                "set local.epochs to 2 or more, or faults.straggler_result to 'drop'"
+            )
         _ = self.augment  # refuses what is no image before anything is trained
 
     @cached_property

@@ -15,7 +15,7 @@ from fedcohort.core import statistics
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator, key_seed
 from fedcohort.core.optimiser import Optimiser, reach
-from fedcohort.core.parts import Anchor, Memory, Objective, Trained, View
+from fedcohort.core.parts import Anchor, LogitMap, Memory, Objective, Trained, View
 from fedcohort.core.profile import Local
 from fedcohort.data.federation import take
 
@@ -42,6 +42,14 @@ class Job(NamedTuple):
         at = self.objective.begin(self.view)
         return statistics.begun(at, self.view.mine, self.local, self.model, self.key[0])
 
+    def logits(self) -> LogitMap:
+        """The objective's change of logits, as compiled steps take it: ``[C]``, single precision."""
+        scale, shift = (
+            None if each is None else each.float().expand(self.view.counts.shape)
+            for each in self.objective.logits(self.view)
+        )
+        return LogitMap(scale, shift)
+
     def reach(self) -> float:
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
 
@@ -64,7 +72,8 @@ Gradient = Callable[[Job, Weights, Tensor, Tensor], tuple[Tensor, Tensor]]  # an
 def batches(rows: Tensor, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
     """The rows of each mini-batch: a fresh shuffle per epoch, ``steps`` batches in all.
 
-    A batch below ``smallest`` samples (a single one, for a model with BatchNorm) is left out.
+    A batch below ``smallest`` samples (a single one, for a model with BatchNorm) is left out, and the next
+    shuffle gives one instead.
     """
     plan: list[Tensor] = []
     size = len(rows)
@@ -124,6 +133,8 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
     slope_at = slope_at or gradient
     pull, center, offset, drift = job.anchor
     optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan))
+    frozen = job.model.frozen
+    before = None if frozen is None else weights.params.clone()
     for number, (x, y) in enumerate(job.batches()):
         slope, trace[number] = slope_at(job, weights, x, y)
         if pull and center is not None:
@@ -134,6 +145,8 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
         optimiser.step(weights.params, slope, job.view.lr)
         if drift is not None:
             weights.params.add_(drift, alpha=job.view.lr)
+        if frozen is not None and before is not None:
+            torch.where(frozen, before, weights.params, out=weights.params)
     return trace
 
 

@@ -27,6 +27,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Refuse here, once for every source, what would only surface as a strange number after training."""
+        object.__setattr__(
+            self, "x", self.x.contiguous()
+        )  # else rows of a view are copied whole at each step
         self._check_rows(self.x, self.y, self.owner, "training")
         if (self.test_x is None) != (self.test_y is None):
             raise UserError("the test set needs both examples and labels: give both or neither")

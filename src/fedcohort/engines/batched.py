@@ -1,9 +1,10 @@
 """All clients of a round at once, on one device: the engine for a machine with a GPU.
 
 Clients that take equally many steps are trained together: their parameters are rows of one matrix, and
-``torch.func.vmap`` turns the gradient of one client into the gradients of all. Networks with buffers or
-dropout, objectives that rewrite the gradient, and augmented images are trained one by one as in the reference
-loop. It gives the reference's results on a CPU; on a GPU it has never been run by its authors.
+``torch.func.vmap`` turns the gradient of one client into the gradients of all. What does not fit is left to
+the pool engine: networks with BatchNorm, dropout or frozen layers, augmented images, objectives that rewrite
+the gradient, and evaluation. It gives the reference's results on a CPU; on a GPU it has never been run by
+its authors.
 """
 
 from collections.abc import Sequence
@@ -19,13 +20,13 @@ from fedcohort.core.parts import Objective
 from fedcohort.core.task import Task
 from fedcohort.core.train import Job
 from fedcohort.engines import Answer, Order
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.lowrank import stacked_maps, step_of
+from fedcohort.engines.pool import PoolEngine
 
 BLOCK = 64  # clients trained together
 
 
-class BatchedEngine(LoopEngine):
+class BatchedEngine(PoolEngine):
     """Trains clients side by side on ``device``."""
 
     def __init__(self, task: Task, device: str | None = None) -> None:
@@ -34,8 +35,9 @@ class BatchedEngine(LoopEngine):
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         model = self.task.model
-        alone = model.num_buffers or model.is_random or self.task.augment is not None
-        if alone or not objective.affine:
+        mixes = model.num_buffers or model.needs_pairs  # statistics of a batch would count its padding
+        special = model.is_random or model.frozen is not None or self.task.augment is not None
+        if mixes or special or not objective.affine:
             return super().train(objective, orders, number)
         alike: dict[int, list[tuple[Order, Job]]] = {}
         able = [order for order in orders if self.size(order)]
@@ -89,7 +91,7 @@ class BatchedEngine(LoopEngine):
         logits = self.task.model.logits(Weights(params, params.new_zeros(0)), x, training=True)
         logits = logits if scale is None else logits * scale
         logits = logits if shift is None else logits + shift
-        return F.cross_entropy(logits, y, reduction="none") @ share
+        return F.cross_entropy(logits, y, reduction="none").masked_fill(share == 0, 0) @ share
 
     def _stack(self, vectors: Sequence[Tensor]) -> Tensor:
         return torch.stack(list(vectors)).to(self.device)

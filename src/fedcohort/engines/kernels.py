@@ -1,7 +1,7 @@
 """Layers whose PyTorch kernels are slow on a CPU, replaced by exact ones.
 
 ``max_pool2d`` looks at one element at a time; the larger of two half-images is a vector operation. On
-LeNet-5's first pooling that is a tenth of the time forward, and about half in total.
+LeNet-5's first pooling that is ten times faster forward and about twice as fast overall.
 """
 
 from typing import Any
@@ -56,20 +56,10 @@ class FastMaxPool2d(nn.MaxPool2d):
 def speed_up(module: nn.Module) -> nn.Module:
     """Replaces layers of ``module`` in place where there is a faster one that gives the same."""
     for parent in list(module.modules()):
-        if type(parent) is nn.Sequential:
-            _pool_first(parent)
         for name, child in list(parent.named_children()):
             if type(child) is nn.MaxPool2d and halves(child):
                 setattr(parent, name, FastMaxPool2d(2))
     return module
-
-
-def _pool_first(layers: nn.Sequential) -> None:
-    """ReLU after max-pooling instead of before: the same numbers and slopes, on a quarter of the image."""
-    for place in range(len(layers) - 1):
-        first, second = layers[place], layers[place + 1]
-        if type(first) is nn.ReLU and type(second) is nn.MaxPool2d and not second.return_indices:
-            layers[place], layers[place + 1] = second, first
 
 
 def halves(layer: nn.MaxPool2d) -> bool:

@@ -19,7 +19,7 @@ from fedcohort.core.parts import LogitMap
 from fedcohort.core.profile import Local
 from fedcohort.core.rows import Block, Factor
 from fedcohort.core.train import Job
-from fedcohort.engines.stack import Stack, softmax_error
+from fedcohort.engines.stack import Kind, Stack, softmax_error
 from fedcohort.engines.unlocked import unlocked
 
 
@@ -38,7 +38,7 @@ def coefficients(local: Local, lr: float, pull: float, steps: int) -> Tensor:
         velocity = local.momentum * velocity + slope
         position = position - lr * (slope + local.momentum * velocity if local.nesterov else velocity)
         after.append(position)
-    return torch.stack(after)
+    return torch.stack(after).float()  # beyond what a weight can hold it is infinite, as the weight would be
 
 
 class Step(NamedTuple):
@@ -58,7 +58,8 @@ def step_of(jobs: Sequence[Job], number: int) -> Step:
     rows = pad_sequence(batches, batch_first=True)
     real = torch.arange(rows.shape[1]) < sizes
     if not real.all():
-        rows = torch.where(real, rows, torch.stack([job.plan[0][:1] for job in jobs]))
+        own = [(batch if len(batch) else job.plan[0])[:1] for batch, job in zip(batches, jobs, strict=True)]
+        rows = torch.where(real, rows, torch.stack(own))
     return Step(rows, real / sizes.clamp(min=1))
 
 
@@ -90,12 +91,12 @@ def train_block(stack: Stack, lockstep: Lockstep, params: Tensor) -> tuple[Block
     x, y, steps, after, maps, taken = lockstep
     weights, biases = stack.views(params)
     errors, inputs, traces = descend_together(
-        weights, biases, x, y, [step.rows for step in steps], [step.share for step in steps],
+        stack.kinds, weights, biases, x, y, [step.rows for step in steps], [step.share for step in steps],
         after.tolist(), *maps,
     )  # fmt: skip
     starts = [layer.start for layer in stack.layers]
     factors = [Factor(*each) for each in zip(errors, inputs, starts, strict=True)]
-    clients, ends = torch.arange(len(taken)), after[taken].to(params.dtype)
+    clients, ends = torch.arange(len(taken)), after[taken]
     owner = lockstep.of_samples([clients] * len(steps))
     much = lockstep.of_samples(ends[:, 1:].unbind(1))
     block = Block(factors, owner, much, params, ends[:, 0] - 1)
@@ -104,6 +105,7 @@ def train_block(stack: Stack, lockstep: Lockstep, params: Tensor) -> tuple[Block
 
 @unlocked
 def descend_together(
+    kinds: list[Kind],
     weights: list[Tensor],
     biases: list[Tensor],
     x: Tensor,
@@ -128,11 +130,11 @@ def descend_together(
     seen, slopes = [by_step(value, rows) for value in values], [by_step(error, rows) for error in errors]
     losses = torch.jit.annotate(list[Tensor], [])
     for step, share in enumerate(shares):
-        forward(weights, biases, seen, slopes, step, after[step])
+        forward(kinds, weights, biases, seen, slopes, step, after[step])
         error, loss = softmax_error(seen[-1][step], y[rows[step]], share, scale, shift)
         slopes[-1][step].copy_(error)
-        backward(weights, seen, slopes, step, after[step])
-        losses.append((loss * share).sum(1))
+        backward(kinds, weights, seen, slopes, step, after[step])
+        losses.append((loss.masked_fill(share == 0, 0) * share).sum(1))
     return errors, values[:-1], torch.stack(losses, 1)
 
 
@@ -143,6 +145,7 @@ def by_step(column: Tensor, rows: list[Tensor]) -> list[Tensor]:
 
 
 def forward(
+    kinds: list[Kind],
     weights: list[Tensor],
     biases: list[Tensor],
     values: list[list[Tensor]],
@@ -165,32 +168,37 @@ def forward(
         for earlier in range(step):
             gram = torch.bmm(value, values[layer][earlier].transpose(1, 2)).add_(1)
             out.baddbmm_(gram, errors[layer][earlier], alpha=held[1 + earlier])
-        if layer < len(weights) - 1:
+        if kinds[layer].cuts:
             out.relu_()
 
 
 def backward(
+    kinds: list[Kind],
     weights: list[Tensor],
     values: list[list[Tensor]],
     errors: list[list[Tensor]],
     step: int,
     held: list[float],
 ) -> None:
-    """From the error of the logits those of all earlier layers, into their place in ``errors``."""
-    for layer in range(len(weights) - 1, 0, -1):
-        error, back = errors[layer][step], errors[layer - 1][step]
+    """From the error of the answer those of all layers, into their place in ``errors``."""
+    for layer in range(len(weights) - 1, -1, -1):
+        error = errors[layer][step]
+        if kinds[layer].cuts:
+            torch.ops.aten.threshold_backward(error, values[layer + 1][step], 0, grad_input=error)
+        if layer == 0:
+            break
+        back = errors[layer - 1][step]
         torch.mm(error.flatten(0, 1), weights[layer], out=back.flatten(0, 1))
         if held[0] != 1:
             back.mul_(held[0])
         for earlier in range(step):
             gram = torch.bmm(error, errors[layer][earlier].transpose(1, 2))
             back.baddbmm_(gram, values[layer][earlier], alpha=held[1 + earlier])
-        torch.ops.aten.threshold_backward(back, values[layer][step], 0, grad_input=back)
 
 
 def stacked_maps(jobs: Sequence[Job]) -> LogitMap:
     """The clients' logit maps as ``[K, 1, C]``, or nothing when nobody has one."""
-    maps = [job.objective.logits(job.view) for job in jobs]
+    maps = [job.logits() for job in jobs]
     stacked: list[Tensor | None] = []
     for values, neutral in zip(zip(*maps, strict=True), (1.0, 0.0), strict=True):
         known = next((value for value in values if value is not None), None)

@@ -75,7 +75,7 @@ class PoolEngine(LoopEngine):
         together, alone = self._divide(objective, [order for order in orders if self.size(order)])
         for some in together:
             jobs = [self.job(objective, order, number) for order in some]
-            yield partial(self._train_block, some, jobs, Lockstep.of(jobs))
+            yield partial(self._train_block, objective, some, number, jobs, Lockstep.of(jobs))
         for order in sorted(alone, key=lambda order: -self._steps(order)):
             yield partial(self._train_alone, objective, order, number)
 
@@ -121,12 +121,22 @@ class PoolEngine(LoopEngine):
         descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
         return [self.train_one(order, self.job(objective, order, number, self._model()), descend)]
 
-    def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
+    def _train_block(
+        self,
+        objective: Objective,
+        orders: Sequence[Order],
+        number: int,
+        jobs: Sequence[Job],
+        lockstep: Lockstep,
+    ) -> list[Answer]:
         assert self.stack is not None
         block, traces = train_block(self.stack, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []
         for order, row, trace, job in zip(orders, block.rows(), traces, jobs, strict=True):
+            if row is None:  # out of range here; by itself it may just be within
+                answers += self._train_alone(objective, order, number)
+                continue
             up: Memory = {"delta": row}  # type: ignore[dict-item]  # a tensor in all but name
             steps, buffers = len(job.plan), order.down["buffers"]
             probes: Memory = {}
@@ -140,7 +150,8 @@ class PoolEngine(LoopEngine):
     def _model(self) -> Flat:
         """This worker's own copy of the network."""
         if not hasattr(self.own, "model"):
-            self.own.model = Flat(lambda: speed_up(self.task.model.build()))
+            model = self.task.model
+            self.own.model = Flat(lambda: speed_up(model.build()), model.draws_globally)
         return self.own.model
 
     def _by_module(self, job: Job, weights: Weights) -> Tensor:
@@ -148,7 +159,7 @@ class PoolEngine(LoopEngine):
 
         def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             loss = job.objective.criterion(module(x), y, job.view)
-            slopes = torch.autograd.grad(loss, list(module.parameters()))
+            slopes = torch.autograd.grad(loss, list(module.parameters()), materialize_grads=True)
             return torch.cat([slope.reshape(-1) for slope in slopes]), loss.detach()
 
         return by_autograd(job, weights, gradient)
@@ -216,12 +227,13 @@ def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:
 
     Alone, a client costs its multiplications, a fixed time per step, and several passes over the parameters
     (copy, difference, average). In a block it costs the same multiplications plus, for each layer, products
-    of every sample with all samples of earlier steps. Times are nanoseconds on one core; only their ratio
-    matters.
+    of every sample with all samples of earlier steps, and its part of the calls that start them. Times are
+    nanoseconds on one core; only their ratio matters.
     """
     seen = min(steps * batch, max(1, steps) * size)
     earlier = seen * max(0, seen - batch) / 2
     widths = sum(sum(layer.shape) for layer in stack.layers)
     extra = earlier * widths * 4 / 30  # batched products run at about 30 GFLOP/s
+    extra += steps * (steps - 1) / 2 * len(stack.layers) * 4 * 10_000 / BLOCK
     alone = steps * 60_000 + stack.num_params * 4 * 5 / 10  # dispatch; 5 passes at 10 GB/s
     return extra < alone

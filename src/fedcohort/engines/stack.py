@@ -64,7 +64,9 @@ class Stack:
     @classmethod
     def of(cls, model: Flat) -> "Stack | None":
         """The stack that ``model`` is, or None."""
-        if type(model.module) is not nn.Sequential:
+        if type(model.module) is not nn.Sequential or any(map(_is_hooked, model.module.modules())):
+            return None
+        if model.frozen is not None:
             return None
         layers: list[Layer] = []
         flat = True  # what comes next is a vector, or an image that a first linear layer has flattened
@@ -73,6 +75,8 @@ class Stack:
             after_linear = last is not None and not last.convolves
             if kind is not None and (not after_linear if kind.convolves else flat):
                 shape, start = tuple(child.get_parameter("weight").shape), layers[-1].end if layers else 0
+                if after_linear and shape[1] != layers[-1].shape[0]:  # it reads an example part by part
+                    return None
                 layers.append(Layer(shape, start, kind))
                 flat = not kind.convolves
             elif type(child) is nn.Flatten and (child.start_dim, child.end_dim) == (1, -1):
@@ -96,18 +100,23 @@ class Stack:
         """A client's local steps, in place; the loss of each."""
         vector, local = weights.params, job.local
         pull, center, offset, drift = job.anchor
-        towards = center * -pull if pull and center is not None else None
+        straight = local.optimiser == "sgd" and not (local.nesterov and local.momentum)
+        towards = center * -pull if straight and pull and center is not None else None
         constants = [each for each in (towards, offset) if each is not None]
         constant = sum(constants[1:], constants[0]) if constants else None
-        straight = local.optimiser == "sgd" and not (local.nesterov and local.momentum)
         shrink = pull + local.weight_decay if straight else pull
         memory = [] if straight else first_memory(local, vector)
         slope = None if straight and not local.momentum else torch.zeros_like(vector)
         return descend(
             self.kinds, *self.views(vector), *self.views(vector if slope is None else slope),
-            vector, slope, memory, job.x, job.y, job.plan, *job.objective.logits(job.view),
-            rule(local, job.view.lr), shrink, constant, drift,
+            vector, slope, memory, job.x, job.y, job.plan, *job.logits(),
+            rule(local, job.view.lr), shrink, None if straight else center, constant, drift,
         )  # fmt: skip
+
+
+def _is_hooked(layer: nn.Module) -> bool:
+    """Whether it does more than its kind says, such as normalising its weight first."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def _kind(layer: nn.Module) -> Kind | None:
@@ -154,14 +163,15 @@ def descend(
     shift: Tensor | None,
     rule: Rule,
     shrink: float,
+    center: Tensor | None,
     constant: Tensor | None,
     drift: Tensor | None,
 ) -> Tensor:
     """All steps of a client on ``vector``, whose parts are ``weights`` and ``biases``; the loss of each.
 
-    The slope is the loss's gradient plus ``shrink * vector + constant``; ``drift`` is added after each step.
-    Plain SGD puts the products straight into the weights, SGD with momentum into its velocity, which is then
-    what ``slope`` is; other rules have a ``memory`` and take their step from a slope made anew.
+    The slope is the loss's gradient plus ``shrink * (vector - center) + constant``; ``drift`` is added after
+    each step. Plain SGD puts the products straight into the weights, SGD with momentum into its velocity,
+    which is then what ``slope`` is; other rules have a ``memory`` and take their step from a slope made anew.
     """
     table, losses = x.flatten(1), torch.jit.annotate(list[Tensor], [])
     for step, rows in enumerate(plan):
@@ -177,8 +187,8 @@ def descend(
         else:
             keep = 0.0 if len(memory) > 0 else rule.momentum
             add_slopes(kinds, slope_weights, slope_biases, errors, inputs, keep, 1.0)
-            if shrink != 0:
-                slope.add_(vector, alpha=shrink)
+            if shrink != 0:  # the difference first: Adam's steps do not get smaller with a small slope
+                slope.add_(vector if center is None else vector - center, alpha=shrink)
             if constant is not None:
                 slope.add_(constant)
             if len(memory) > 0:

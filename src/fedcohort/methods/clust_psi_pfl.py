@@ -42,6 +42,7 @@ from fedcohort.diagnosis.distances import wpsi
 from fedcohort.diagnosis.features import feature_psi, quantity_terms
 from fedcohort.diagnosis.grouping import psi_features, side_by_side, standardise
 from fedcohort.errors import UserError
+from fedcohort.histograms import feature_bins
 
 STABLE = 0.1  # credit scoring calls a population stable below this index
 
@@ -68,10 +69,9 @@ class ClustPsiPfl(Grouping):
 
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
         """[F, bins]: where each attribute lies; the attributes of an example weigh 1 together."""
-        values = x.flatten(1)
-        width, bins = values.shape[1], self.features
-        bounds = torch.special.ndtri(torch.arange(1, bins, dtype=torch.float64) / bins).to(values.dtype)
-        cell = torch.bucketize(values.contiguous(), bounds) + bins * torch.arange(width)
+        cell, bins = feature_bins(x, self.features), self.features
+        width = cell.shape[1]
+        cell = cell + bins * torch.arange(width)
         return torch.bincount(cell.flatten(), minlength=width * bins).view(width, bins).double() / width
 
     def init_grouping(self, profile: Profile) -> Memory:

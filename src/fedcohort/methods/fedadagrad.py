@@ -20,7 +20,7 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, between
+from fedcohort.core.settings import above, at_least, below
 from fedcohort.methods import _fedopt
 
 
@@ -30,7 +30,7 @@ class FedAdagrad(Aggregator):
     """FedAvg whose server divides its step by the root of all squared movements so far."""
 
     server_lr: Annotated[float, above(0)] = 0.1  # length of the server's step
-    beta1: Annotated[float, between(0, 1)] = 0.0  # share of the last direction that is kept
+    beta1: Annotated[float, at_least(0), below(1)] = 0.0  # share of the last direction that is kept
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
     weighted: bool = True  # by samples, as in the paper's experiments; False: evenly, as in Algorithm 2

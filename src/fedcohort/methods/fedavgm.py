@@ -20,7 +20,7 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, between
+from fedcohort.core.settings import above, at_least, below
 
 
 @register
@@ -28,7 +28,7 @@ from fedcohort.core.settings import above, between
 class FedAvgM(Aggregator):
     """FedAvg whose server keeps momentum."""
 
-    beta: Annotated[float, between(0, 1)] = 0.9  # share of the last velocity that is kept
+    beta: Annotated[float, at_least(0), below(1)] = 0.9  # share of the last velocity that is kept
     server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
     nesterov: bool = False  # look ahead along the new velocity
 

@@ -15,6 +15,8 @@ Where we differ:
       first, and may hit an empty one. The code gives each cluster the whole part of its share first
       (``quasi_random=True``).
     - A label that only one of two clients holds sets them 1 apart, one that neither holds is left out.
+    - The 20 bins of P(X|y) are quantiles of a standard normal; the code cuts [0, 1] evenly, but our features
+      are standardised.
     - Before any loss is known all clusters count as equally bad.
 """
 

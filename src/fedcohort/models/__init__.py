@@ -111,7 +111,8 @@ def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int
     try:
         model = Flat(partial(_network, make))
         with torch.no_grad():
-            answer = model.module.eval()(examples)
+            answer = model.logits(model.init(0), examples)
+            _watch(model, examples)
     except UserError:
         raise
     except Exception as error:  # somebody else's code: anything may happen
@@ -121,6 +122,25 @@ def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int
     if (got := tuple(answer.shape)) != (2, classes):
         raise UserError(f"model: answers two examples with shape {got}, but {(2, classes)} is needed")
     return model
+
+
+def _watch(model: Flat, examples: torch.Tensor) -> None:
+    """What only a training step shows: which layer comes last, and whether anything draws random numbers by
+    itself (``F.dropout`` in a network's ``forward``, say)."""
+    told: list[tuple[str, Any]] = []
+    leaves = [(name, part) for name, part in model.module.named_modules() if not list(part.children())]
+    hooks = [
+        part.register_forward_hook(lambda _, __, out, name=name: told.append((name, out)))
+        for name, part in leaves
+    ]
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        answer = model.logits(model.init(0), examples, training=True)
+        if not torch.equal(before, torch.get_rng_state()):
+            model.draws_globally = model.is_random = True
+    for hook in hooks:
+        hook.remove()
+    model.ends_with = next((name for name, out in told if out is answer), None)
 
 
 def _network(make: Callable[[], nn.Module]) -> nn.Module:
