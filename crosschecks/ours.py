@@ -10,6 +10,7 @@ import fedcohort as fc
 from crosschecks.network import build, first_network, flat
 from crosschecks.problem import LR, Moves, Training
 from fedcohort.bench.task import Replay
+from fedcohort.core.engine import Answer, Order
 from fedcohort.core.flat import Flat
 from fedcohort.core.keyed import generator, numpy_generator
 from fedcohort.core.loop import start, step
@@ -18,7 +19,6 @@ from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Answer, Order
 from fedcohort.engines.loop import LoopEngine
 
 CLIENTS, COHORT, ROUNDS = 10, 4, 8

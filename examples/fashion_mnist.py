@@ -31,7 +31,7 @@ runs = scratch.name  # where results go; yours stay in runs/
 
 def fedcohort(*words):
     """The command, as a terminal of 100 columns shows it."""
-    command = [sys.executable, "-m", "fedcohort.cli", *words]
+    command = [sys.executable, "-m", "fedcohort", *words]
     environment = {**os.environ, "COLUMNS": "100"}
     done = subprocess.run(command, cwd=here, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout

@@ -68,7 +68,7 @@ def measured(way: Callable[[Path], None], rounds: int) -> tuple[float, float]:
 
 
 def run_ours(folder: Path) -> None:
-    words = [sys.executable, "-m", "fedcohort.cli", "run", "e.toml", "--quiet"]
+    words = [sys.executable, "-m", "fedcohort", "run", "e.toml", "--quiet"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)
 
 

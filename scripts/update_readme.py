@@ -27,7 +27,7 @@ ROLES = ("selector", "objective", "aggregator", "grouping")
 
 def fedcohort(*words: str) -> str:
     """What a command prints on a terminal of 80 columns."""
-    command = [sys.executable, "-m", "fedcohort.cli", *words]
+    command = [sys.executable, "-m", "fedcohort", *words]
     environment = {**os.environ, "COLUMNS": "80"}
     out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     return "\n".join(line.rstrip() for line in out.rstrip().splitlines())

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from fedcohort import augment
 from fedcohort.augment import Augment, adjust_brightness, adjust_contrast, adjust_saturation, grey
+from fedcohort.core.engine import Order, Trial
 from fedcohort.core.keyed import generator
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, federate, load
-from fedcohort.engines import Order, Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError

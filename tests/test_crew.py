@@ -1,10 +1,12 @@
 """Runs side by side in processes: the same results, and nothing lost when they are stopped."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from fedcohort.comparison import carry_out, compare, prepare, resume
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
 from fedcohort.progress import Silent
+from fedcohort.warned import told_by
 
 ASKED = {
     "name": "crew",
@@ -70,6 +73,22 @@ def test_runs_side_by_side_give_the_same_bytes(tmp_path, monkeypatch, together):
     alone, others = compare(asked, tmp_path / "alone", Silent())
     assert [outcome.metrics for outcome in outcomes] == [outcome.metrics for outcome in others]
     assert tables(home) == tables(alone)
+
+
+def test_runs_of_all_processes_keep_the_command_of_the_user(tmp_path, together):
+    home, _ = compare(Experiment.of(ASKED), tmp_path, Silent())
+    commands = [json.loads(path.read_text())["command"] for path in home.glob("*/env.json")]
+    assert commands == [sys.argv] * 6
+
+
+def test_warnings_of_all_processes_are_told_once(tmp_path, together):
+    """Six clients, five of which train a round, so that three cannot rest."""
+    asked, told = Experiment.of({**ASKED, "cohort": 5, "method": ["fedentopt"], "seeds": [0, 1, 2, 3]}), []
+    with told_by(told.append):
+        warnings.simplefilter("always")
+        compare(asked, tmp_path, Silent())
+    assert len(told) == 1
+    assert told[0].startswith("fedentopt: a buffer of 0.5")
 
 
 def test_stopping_ends_all_and_loses_nothing(tmp_path, together):

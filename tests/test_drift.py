@@ -51,10 +51,12 @@ def test_chance_by_hand():
 
 
 def test_small_clients_shift_by_luck():
-    """The same shares, 10 and 1000 samples: PSI is in the same band, but only the large client proves it."""
+    """The same shares, 10 and 1000 samples: PSI is above 0.1, but only the large client proves it."""
     drift = measure_drift(counts(small=[6, 4], large=[600, 400]), counts(small=[4, 6], large=[400, 600]))
-    assert drift.bands == ["moderate", "moderate"]
+    assert (drift.psi > 0.1).all()
     assert drift.by_luck.tolist() == [True, False]
+    assert drift.bands == ["chance", "moderate"]
+    assert [client["band"] for client in drift.to_dict()["clients"]] == ["chance", "moderate"]
 
 
 def test_samples_of_one_distribution_seldom_exceed_chance():

@@ -117,6 +117,14 @@ def test_a_personal_model_serves_its_client_and_the_common_start_the_others() ->
     assert measured(state_of(shifted, clients=north), "local_only")["global.accuracy"] == pytest.approx(4 / 7)
 
 
+def test_a_personal_model_counts_as_one_of_those_that_serve() -> None:
+    """West has its own and the others the common one; then everybody has one."""
+    own = {client: {"params": shifted.flatten(), "buffers": torch.zeros(0)} for client in range(4)}
+    assert measured(state_of(identity, clients={3: own[3]}), "local_only")["groups"] == 2
+    assert measured(state_of(identity, clients=own), "local_only")["groups"] == 4
+    assert measured(state_of(identity, clients=own), "scaffold")["groups"] == 1  # it serves nobody with them
+
+
 def test_without_any_test_sample_nothing_is_claimed() -> None:
     data = federation()
     nobody = replace(data.test, index=data.test.index[:0], offsets=torch.zeros(5, dtype=torch.int64))

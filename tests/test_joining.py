@@ -11,7 +11,7 @@ from fedcohort.diagnosis.read import Counts
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
 from fedcohort.finished import FinishedRun
-from fedcohort.joining import aligned, distances, join_by_counts, join_by_losses
+from fedcohort.joining import Joining, aligned, distances, join_by_counts, join_by_losses
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.one import One
 from fedcohort.progress import Silent
@@ -62,7 +62,7 @@ def test_clust_psi_pfl_places_by_its_own_features():
     assert found.rule == "the distance by which clust_psi_pfl groups"
     assert found.value.argmin(axis=1).tolist() == group.tolist()
     assert found.value[0, 0] == pytest.approx(found.value[1, 0])  # the centre of two is halfway
-    assert (found.value[range(6), group] <= found.farthest[group] + 1e-12).all()
+    assert (found.hellinger[range(6), group] <= found.farthest[group] + 1e-12).all()
     assert ClustPsiPfl(features=4).place(*(None, None, None)) is None  # type: ignore[arg-type]
 
 
@@ -77,6 +77,16 @@ def test_a_copy_of_a_member_joins_its_group_and_is_not_far(tmp_path: Path):
     json.dumps(joining.to_dict())
 
 
+def test_a_copy_of_a_whole_group_is_not_far():
+    """The features of clust_psi_pfl alone would say so: what two members deviate by is, on average, much more
+    than what their labels taken together do."""
+    counts, group = np.array([[90, 10, 0], [0, 10, 90], [50, 50, 50], [52, 48, 50]]), np.array([0, 0, 1, 1])
+    found = distances(ClustPsiPfl(), group, counts, counts[:2].sum(0, keepdims=True))
+    assert found.psi[0, 0] == pytest.approx(0, abs=1e-9)
+    told = found.hellinger, found.psi, found.farthest
+    assert Joining(found.rule, found.groups, [2, 2], ["like 0"], found.value, "", *told).far == [False]
+
+
 def test_who_is_far_from_every_member_is_named(tmp_path: Path):
     """Members hold two of four classes in equal parts; nobody holds one class alone."""
     run = finished(tmp_path)
@@ -89,6 +99,18 @@ def test_a_run_of_one_model_has_one_answer(tmp_path: Path):
     joining = join_by_counts(finished(tmp_path, "fedavg"), Counts(np.array([[1, 2]]), ["new"], ["3", "0"]))
     assert joining.group == [0]
     assert joining.note.startswith("One model serves all")
+
+
+def test_where_everybody_has_a_model_a_newcomer_needs_one_too(tmp_path: Path):
+    alone, newcomer = finished(tmp_path, "local_only"), Counts(np.array([[1, 2]]), ["new"], ["3", "0"])
+    for join in (
+        lambda: join_by_counts(alone, newcomer),
+        lambda: join_by_losses(alone, np.array([[0.2]]), ["a"], ["0"]),
+    ):
+        with pytest.raises(UserError, match="has its own model, so a newcomer needs one too"):
+            join()
+    joining = join_by_counts(finished(tmp_path, "fedsoft(groups=2)"), newcomer)
+    assert joining.note.startswith("Every client of this run has its own model")
 
 
 def test_the_lowest_loss_decides_whatever_the_order_of_columns(tmp_path: Path):

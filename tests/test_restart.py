@@ -323,7 +323,7 @@ def test_kill_minus_nine(tmp_path: Path) -> None:
     """The real program, killed at random moments of its work."""
     table = {**TABLE, "rounds": 60, "method": [COMBINATIONS[0], "fedlecc"], "evaluate": {"every": 4}}
     (tmp_path / "e.toml").write_text(tomli_w.dumps(table))
-    program = [sys.executable, "-m", "fedcohort.cli", "run", "--quiet"]
+    program = [sys.executable, "-m", "fedcohort", "run", "--quiet"]
     whole, out = tmp_path / "whole", tmp_path / "out"
     anew = [*program, str(tmp_path / "e.toml"), "--out"]
     subprocess.run([*anew, str(whole)], check=True, capture_output=True, timeout=120)

@@ -9,9 +9,9 @@ import torch
 from benchmarks.measure import Stopwatch, read_arguments, report
 from fedcohort.bench.jobs import load
 from fedcohort.bench.task import accuracy, build_task, first_state
+from fedcohort.core.engine import Engine
 from fedcohort.core.loop import step
 from fedcohort.core.task import Task
-from fedcohort.engines import Engine
 
 
 def make_engine(name: str, task: Task) -> Engine:

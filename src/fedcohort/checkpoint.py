@@ -27,7 +27,7 @@ def save(directory: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any]) 
     from safetensors.torch import save as serialise
 
     text = json.dumps(facts, sort_keys=True)
-    # One entry: safetensors writes several in any order, and equal runs shall give equal bytes.
+    # One entry: safetensors writes several in any order, and equal runs must give equal bytes.
     sealed = json.dumps({"digest": _digest(tensors, text), "facts": text})
     write_atomically(directory / CURRENT, serialise(tensors, {"sealed": sealed}), keep=directory / PREVIOUS)
 

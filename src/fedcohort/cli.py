@@ -14,6 +14,7 @@ from fedcohort.cli_flower import app as flower_app
 from fedcohort.cli_options import AsJson, Client, Label, Out, Quiet, Track
 from fedcohort.cli_watch import serve, watch
 from fedcohort.errors import UserError
+from fedcohort.warned import told_by
 
 if TYPE_CHECKING:
     from fedcohort.comparison import Outcome, Plan
@@ -37,7 +38,8 @@ app.add_typer(flower_app, name="flower")
 def main(argv: list[str] | None = None) -> None:
     """The console script: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        raise SystemExit(app(args=argv, standalone_mode=False))
+        with told_by(_warn):
+            raise SystemExit(app(args=argv, standalone_mode=False))
     except ASKED_NOTHING as help_:
         print(help_.format_message())
         raise SystemExit(2) from None
@@ -45,6 +47,10 @@ def main(argv: list[str] | None = None) -> None:
         _refuse(str(mistake))
     except click.ClickException as mistake:  # an unknown option, a missing argument
         _refuse(mistake.format_message())
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
 
 
 def _refuse(mistake: str) -> NoReturn:
@@ -134,7 +140,8 @@ def diagnose(
     [bold]Counts[/bold], one row per client, every other column a class:
     fedcohort diagnose counts.csv --client site
 
-    [bold]Samples[/bold], one row each: fedcohort diagnose patients.csv --client hospital --label outcome
+    [bold]Samples[/bold], one row each: fedcohort diagnose patients.csv --client hospital --label outcome,
+    or one file per client: fedcohort diagnose 'hospitals/*.csv' --client @file --label outcome
 
     [bold]A partition[/bold]: fedcohort diagnose experiment.toml, or
     fedcohort diagnose digits --partition "dirichlet(clients=30, alpha=0.1)"
@@ -191,7 +198,7 @@ def report(
 
     [bold]Comparisons side by side[/bold]: fedcohort report runs/e-001 runs/e-002
 
-    Runs that still go on are shown as far as they are.
+    Unfinished runs are shown as far as they have got.
     """
     from fedcohort.report import write_report
 
@@ -332,7 +339,8 @@ def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) ->
     from fedcohort.show import messages
 
     plan = prepare(experiment, out)
-    for note in () if as_json or quiet else experiment.notes:
+    read = experiment.federation(experiment.seeds[0]).provenance["data"].get("read")
+    for note in () if as_json or quiet else filter(None, (*experiment.notes, read)):
         messages.print(f"note: {note}", markup=False)
     _carry_out(plan, as_json, quiet)
 
@@ -405,7 +413,3 @@ def _watcher(runs: int, silent: bool) -> Any:
     if silent:
         return Silent()
     return LiveBoard(runs) if messages.is_terminal else Lines(runs)
-
-
-if __name__ == "__main__":
-    main()

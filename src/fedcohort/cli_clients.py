@@ -26,7 +26,7 @@ def assign(
     everything: Everything = False,
     as_json: AsJson = False,
 ) -> None:
-    """Which group of a finished run should a client join that comes after training?
+    """Which group of a finished run should a client that arrives after training join?
 
     [bold]By labels[/bold]: one row per newcomer, every other column a class. The rule of the run's method
     decides where it has one (clust_psi_pfl: the nearest centre of its PSI features), else the Hellinger
@@ -39,8 +39,8 @@ def assign(
     [bold]By losses[/bold], where labels may not be counted: try each group's model on the newcomer's data,
     and the lowest mean loss decides, as in IFCA: fedcohort assign RUN --losses losses.csv
 
-    A newcomer that is farther from every group than all of its members are is named: no model of the run has
-    learnt from a client like it.
+    A newcomer whose labels are farther from every group than those of all its members is named: no model of
+    the run has learnt from a client like it.
     """
     if (counts is None) == (losses is None):
         raise UserError("give either --counts or --losses: what is known of the newcomers")

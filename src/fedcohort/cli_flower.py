@@ -29,7 +29,7 @@ def certs(
         typer.Option(help="A name or IP address under which clients reach the server (repeatable)."),
     ] = None,
     clients: Annotated[
-        int, typer.Option(min=0, help="Also make key pairs of so many clients, to try things out.")
+        int, typer.Option(min=0, help="Also make key pairs of this many clients, to try things out.")
     ] = 0,
 ) -> None:
     """Make the server's certificate and the authority that signs it.
@@ -64,7 +64,7 @@ def init(
         int, typer.Option(min=0, help="To wait for before the first round; 0: as many as the partition has.")
     ] = 0,
     load: Annotated[
-        str, typer.Option(help="module:function that loads a client's data, if it shall go with the app.")
+        str, typer.Option(help="module:function that loads a client's data, if it should go with the app.")
     ] = "",
 ) -> None:
     """Write a Flower app that runs an experiment file, for 'flwr run'.

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result and warnings.")]
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Where run directories go; nothing there is overwritten.")
 ]
-Client = Annotated[str | None, typer.Option(help="The column that names the client.")]
+Client = Annotated[str | None, typer.Option(help="The column that names the client; @file: the file does.")]
 Label = Annotated[
     str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
 ]

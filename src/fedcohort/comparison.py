@@ -233,7 +233,8 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
         check_config(job.directory, table)
         return Outcome(name, job.seed, job.directory, numbers)
     task = experiment.task(job.seed)
-    recorder = Recorder(job.directory, table, task.federation.fingerprint())
+    read = task.federation.provenance["data"].get("read", "")
+    recorder = Recorder(job.directory, table, task.federation.fingerprint(), read=read)
     job.directory.mkdir(parents=True, exist_ok=True)
     with held(job.directory):
         restored = recorder.open()

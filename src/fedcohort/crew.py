@@ -11,29 +11,30 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
-from fedcohort.core.flat import Weights
 from fedcohort.core.loop import Report
-from fedcohort.core.state import Group, State
+from fedcohort.core.state import State
 from fedcohort.cores import usable_cores
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.own_code import in_words
 from fedcohort.runner import Callback
+from fedcohort.warned import told_by
 
 if TYPE_CHECKING:
     from fedcohort.comparison import Job, Outcome, Watcher
     from fedcohort.experiment import Experiment
 
 STOP = "stop"
+SENDING = threading.Lock()  # a warning may come from any thread
 
 
 class Crew:
@@ -104,6 +105,9 @@ class _Listener:
     def end(self, outcome: "Outcome") -> None:
         self.watcher.end(outcome)
 
+    def warned(self, text: str) -> None:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
 
 class _Teller:
     """In the child: a watcher, and the callback of its run, that tells the parent."""
@@ -132,14 +136,12 @@ class _Teller:
 
 def _light(state: State) -> State:
     """The state without its models and memories, which are large and of no use to a watcher."""
-    nothing = Weights(torch.zeros(0), torch.zeros(0))
-    groups = tuple(Group(nothing, {}, {}) for _ in state.groups)
-    return replace(state, groups=groups, grouping={"group": state.grouping["group"]}, clients={}, encoders=())
+    return replace(state, groups=(), grouping={}, clients={}, encoders=())
 
 
 def _start(cores: int) -> tuple[Connection, "subprocess.Popen[bytes]"]:
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "fedcohort.crew", str(cores), str(theirs.fileno())]
+    command = [sys.executable, "-m", "fedcohort.crew", str(cores), str(theirs.fileno()), *sys.argv]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the user's own code
     with theirs:
         process = subprocess.Popen(
@@ -154,7 +156,9 @@ def _start(cores: int) -> tuple[Connection, "subprocess.Popen[bytes]"]:
 
 def _send(connection: Connection, *message: Any) -> None:
     """Plain pickle: PyTorch makes Connection.send put tensors into shared memory, which may be short."""
-    connection.send_bytes(pickle.dumps(message))
+    words = pickle.dumps(message)
+    with SENDING:
+        connection.send_bytes(words)
 
 
 def _receive(connection: Connection) -> tuple[Any, ...]:
@@ -177,8 +181,10 @@ def main() -> None:
     from fedcohort.comparison import run_job
     from fedcohort.engines import pool
 
-    pool.CORES, connection = int(sys.argv[1]), Connection(int(sys.argv[2]))
-    with suppress(EOFError, OSError):  # the parent is no more
+    _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
+    pool.CORES, connection = int(cores), Connection(int(socket_))
+    told = told_by(lambda text: _send(connection, "warned", text))
+    with suppress(EOFError, OSError), told:  # the parent is no more
         while (order := _receive(connection)) != (STOP,):
             try:
                 experiment, job = order

@@ -18,7 +18,7 @@ from fedcohort.errors import UserError
 from fedcohort.finished import FinishedRun
 from fedcohort.joining import distances
 
-Band = Literal["stable", "moderate", "major"]
+Band = Literal["stable", "moderate", "major", "chance"]
 MODERATE, MAJOR = 0.1, 0.25
 LUCK = 0.05  # how often chance alone may exceed what is put down to chance
 
@@ -58,7 +58,9 @@ class Drift:
 
     @property
     def bands(self) -> list[Band]:
-        return [band(value) for value in self.psi.tolist()]
+        """How each shift reads; "chance" where it is not stable, but luck explains it."""
+        read = zip(map(band, self.psi.tolist()), self.by_luck.tolist(), strict=True)
+        return ["chance" if luck and name != "stable" else name for name, luck in read]
 
     @property
     def shift(self) -> Array:

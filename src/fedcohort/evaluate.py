@@ -18,16 +18,16 @@ from torch import Tensor
 
 from fedcohort import metrics
 from fedcohort.core import statistics
+from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.exchange import ask
 from fedcohort.core.loop import Report
 from fedcohort.core.merge import present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Grouping, Memory, Round
+from fedcohort.core.parts import Clients, Memory, Round
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import messages
-from fedcohort.engines import Ahead, Engine, Order, Scores, Served
 
 
 class Row(NamedTuple):
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 def settle(method: Method, state: State, task: Task, engine: Engine) -> State:
     """The state in which every client that chooses its model for itself has chosen."""
-    if type(method.grouping).asks is Grouping.asks:
+    if not method.grouping.has_own("asks"):
         return state
     profile = task.profile(method)
     everybody = profile.eligible
@@ -142,11 +142,11 @@ def client_rows(number: int, scores: Scores, clients: tuple[str, ...], group: Te
     return rows
 
 
-def group_rows(number: int, state: State, task: Task) -> list[Row]:
-    """How many groups there are and, if more than one, how well they fit the labels and the known truth."""
+def group_rows(number: int, state: State, task: Task, models: int) -> list[Row]:
+    """How many models serve somebody; how well groups, if several, fit the labels and the known truth."""
     federation, group = task.federation, state.grouping["group"].numpy()
     used = np.unique(group)
-    values: dict[str, float] = {"groups": float(len(used))}
+    values: dict[str, float] = {"groups": float(models)}
     if len(used) > 1 and federation.seen is not None:
         counts = federation.seen.numpy()
         held = counts.sum(1) > 0
@@ -196,12 +196,13 @@ def evaluation_rows(
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
     state = settle(method, state, task, engine)
-    scores = engine.score(serving(method, state), ahead, statistics.kept(task, state.clients))
+    models = serving(method, state)
+    scores = engine.score(models, ahead, statistics.kept(task, state.clients))
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
     )
-    rows += fairness_rows(state.round, scores.accuracy) + group_rows(state.round, state, task)
+    rows += fairness_rows(state.round, scores.accuracy) + group_rows(state.round, state, task, len(models))
     if clients:
         rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
     return rows

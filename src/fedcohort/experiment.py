@@ -142,7 +142,7 @@ class Experiment:
         return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
 
     def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
-        """The experiment file of one run, or of all; of a data source or model it holds what was given."""
+        """The experiment file of one run, or of all, without defaults of data sources, models and methods."""
         methods = self.methods if method is None else (method,)
         seeds = self.seeds if seed is None else (seed,)
         partition = {"name": self.partition.name, **dataclasses.asdict(self.partition)}

@@ -39,7 +39,7 @@ def surprise(x: Tensor, values: Tensor, weight: Tensor, noise: float) -> Tensor:
 
 
 def fit(x: Tensor, values: Tensor, weight: Tensor, noise: float, steps: int, lr: float) -> Tensor:
-    """Embeddings after so many of Adam's steps from ``x``, under which the values are likelier."""
+    """Embeddings after this many of Adam's steps from ``x``, under which the values are likelier."""
     x = x.clone().requires_grad_()
     adam = Optimiser(Local(optimiser="adam"), x.detach())
     for _ in range(steps if values.isfinite().any() else 0):

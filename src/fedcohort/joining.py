@@ -31,7 +31,7 @@ class Distances(NamedTuple):
     value: Array  # by the rule
     hellinger: Array
     psi: Array
-    farthest: Array  # [groups]: by the rule, of the members themselves
+    farthest: Array  # [groups]: Hellinger distance of the farthest member
 
 
 def distances(
@@ -48,13 +48,11 @@ def distances(
     )
     tensors = torch.from_numpy(group), torch.from_numpy(members)
     own = grouping.place(*tensors, torch.from_numpy(rows))
-    inside = grouping.place(*tensors, tensors[1])
-    if own is None or inside is None:
+    if own is None:
         rule, value = "Hellinger distance of label distributions", hellinger
-        near = np.stack([hellinger_to_pool(members, reference=pool) for pool in pools], axis=1)
     else:
-        rule, value, near = f"the distance by which {grouping.name} groups", own.numpy(), inside.numpy()
-    farthest = np.array([near[group == number, column].max() for column, number in enumerate(groups)])
+        rule, value = f"the distance by which {grouping.name} groups", own.numpy()
+    farthest = np.array([hellinger_to_pool(pool, reference=pool).max() for pool in pools])
     return Distances(rule, groups, value, hellinger, index, farthest)
 
 
@@ -79,10 +77,10 @@ class Joining:
 
     @property
     def far(self) -> list[bool]:
-        """Whether a newcomer is farther from every group than all of its members are."""
-        if self.farthest is None:
+        """Whether a newcomer's labels are farther from every group than those of all its members."""
+        if self.hellinger is None or self.farthest is None:
             return [False] * len(self.clients)
-        return [bool((row > self.farthest + ROUNDING).all()) for row in self.value]
+        return [bool((row > self.farthest + ROUNDING).all()) for row in self.hellinger]
 
     @property
     def nearer(self) -> dict[str, int]:
@@ -123,6 +121,7 @@ class Joining:
 
 def join_by_counts(run: FinishedRun, newcomers: Counts) -> Joining:
     """The nearest group by label counts."""
+    _refuse_alone(run)
     counts, classes = run.counts()
     rows = aligned(newcomers, classes)
     empty = [name for name, size in zip(newcomers.client_names, rows.sum(1), strict=True) if not size]
@@ -132,7 +131,9 @@ def join_by_counts(run: FinishedRun, newcomers: Counts) -> Joining:
     found = distances(grouping, group, counts, rows)
     members = [int((group == number).sum()) for number in found.groups]
     note = ""
-    if len(found.groups) == 1:
+    if run.method.objective.personal:
+        note = "Every client of this run has its own model, so a newcomer needs to train one too."
+    elif len(found.groups) == 1:
         note = "One model serves all clients of this run, so newcomers can only join it."
     elif "counts" not in grouping.uses():
         note = (
@@ -145,6 +146,7 @@ def join_by_counts(run: FinishedRun, newcomers: Counts) -> Joining:
 
 def join_by_losses(run: FinishedRun, losses: Array, clients: list[str], titles: Sequence[str]) -> Joining:
     """The group whose model has the lowest mean loss on the newcomer's data, as IFCA chooses."""
+    _refuse_alone(run)
     wanted = [str(number) for number in range(run.models)]
     column = {title.lower().removeprefix("group").strip(" _-"): place for place, title in enumerate(titles)}
     missing = [number for number in wanted if number not in column]
@@ -156,6 +158,15 @@ def join_by_losses(run: FinishedRun, losses: Array, clients: list[str], titles: 
     members = [list(run.group.values()).count(number) for number in range(run.models)]
     value = losses[:, [column[number] for number in wanted]]
     return Joining("lowest mean loss of the groups' models", list(range(run.models)), members, clients, value)
+
+
+def _refuse_alone(run: FinishedRun) -> None:
+    """Raises UserError if there is nothing to join."""
+    if run.method.silent:
+        raise UserError(
+            f"every client of {run.directory} has its own model, so a newcomer needs one too: "
+            "let it train alone, or name a run whose clients share models"
+        )
 
 
 def aligned(counts: Counts, classes: Sequence[str]) -> NDArray[Any]:

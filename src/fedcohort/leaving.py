@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Selector, Trained, View
+from fedcohort.core.parts import Grouping, Memory, Trained, View
 from fedcohort.core.profile import Local, Privacy, Profile
 from fedcohort.core.statistics import travelling
 from fedcohort.models import flat_model
@@ -79,7 +79,7 @@ def _poll(method: Method) -> Leaving | None:
 
 def _survey(method: Method, profile: Profile) -> Leaving | None:
     grouping = method.grouping
-    if type(grouping).asks is Grouping.asks:
+    if not grouping.has_own("asks"):
         return None
     models = grouping.init_models(grouping.init_grouping(profile), profile)
     answer = grouping.answer(torch.zeros(len(models), 1))
@@ -104,7 +104,7 @@ def _training(method: Method, profile: Profile, steps: int) -> list[Leaving]:
     up = update(method, profile)
     names = ", ".join(f"{name} ({_bytes(value):,} bytes)" for name, value in up.items() if value.numel())
     size = sum(_bytes(value) for value in up.values())
-    if type(method.selector).judge is not Selector.judge:
+    if method.selector.has_own("judge"):
         return [told, Leaving("update", "a round, who was chosen and judged worth it", names, size)]
     return [told._replace(what=f"{'; '.join(words)}; {names}", bytes=beside + size)]
 
@@ -122,7 +122,7 @@ def update(method: Method, profile: Profile) -> Memory:
 
 def _tailored(grouping: Grouping, profile: Profile) -> Memory:
     """What a client is sent beside or instead of its group's model."""
-    if type(grouping).tailor is Grouping.tailor:
+    if not grouping.has_own("tailor"):
         return {}
     groups = grouping.init_grouping(profile)
     return grouping.tailor(groups, 0, grouping.init_models(groups, profile))
@@ -142,7 +142,7 @@ def _cross(method: Method, cohort: int) -> Leaving | None:
 
 def _memory(method: Method, profile: Profile) -> Leaving | None:
     mine = method.objective.init_client(profile)
-    if type(method.aggregator).inherit is Aggregator.inherit or not mine:
+    if not method.aggregator.has_own("inherit") or not mine:
         return None
     words = "what it remembers: " + ", ".join(mine)
     return Leaving("memory", "when groups change", words, sum(_bytes(value) for value in mine.values()))

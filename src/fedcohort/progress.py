@@ -16,7 +16,7 @@ from fedcohort.comparison import Outcome
 from fedcohort.core.loop import Report
 from fedcohort.core.state import State
 from fedcohort.evaluate import Row
-from fedcohort.runner import Callback
+from fedcohort.runner import Callback, final_metrics
 from fedcohort.show import messages
 
 EVERY = 30.0  # seconds between the lines of one run
@@ -96,9 +96,11 @@ class _Told:
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self.trained += len(report.answered)
-        self.line.done, self.line.groups = state.round, float(len(state.grouping["group"].unique()))
-        accuracy = [row.value for row in rows if row.key == "global.accuracy"]
-        self.line.curve = [*self.line.curve, *accuracy]
+        self.line.done = state.round
+        numbers = final_metrics(rows)
+        if "global.accuracy" in numbers:  # the round was evaluated
+            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+            self.line.groups = numbers["groups"]
         self.line.pace.add(state.round, self.trained)
         if self.then is not None:
             self.then(self.line)

@@ -2,7 +2,7 @@
 
 ======================= ==============================================================================
 config.toml             the experiment file of this one run
-env.json                versions, machine, command, seconds, the fingerprint of the partitioned data
+env.json                versions, machine, command, seconds, how the data were read and their fingerprint
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
 clients/                only where clients remember much: a file for each, which the checkpoints refer to
@@ -87,9 +87,12 @@ class Recorder:
         fingerprint: str,
         every: int = CHECKPOINT_EVERY,
         reopen: Reopen | None = None,
+        read: str = "",
     ) -> None:
-        """``reopen`` finds clients' memories if they are not in the directory."""
+        """``reopen`` finds clients' memories if they are not in the directory; ``read`` says how the data
+        were read."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
+        self.read = read
         self.reopen: Reopen = reopen or partial(Shelf.reopen, directory / CLIENTS)
         self.saved = -1  # round of the last checkpoint
         self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
@@ -130,7 +133,7 @@ class Recorder:
 
     def _describe(self, only_missing: bool = False) -> None:
         """Writes down what is run, and on what."""
-        facts = {**environment(), "fingerprint": self.fingerprint}
+        facts = {**environment(), "fingerprint": self.fingerprint, "read": self.read}
         texts = {CONFIG: tomli_w.dumps(self.config), ENVIRONMENT: json.dumps(facts, indent=2) + "\n"}
         for name, text in texts.items():
             if not (only_missing and (self.directory / name).exists()):

@@ -9,12 +9,12 @@ import torch
 
 from fedcohort import metrics
 from fedcohort.core.ahead import orders_ahead
+from fedcohort.core.engine import Engine
 from fedcohort.core.loop import Report, start, step
 from fedcohort.core.method import Method
 from fedcohort.core.settings import at_least, between
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.engines import Engine
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows

@@ -50,7 +50,7 @@ AGGREGATOR = """    power: Annotated[float, at_least(0)] = 0.5  # 1 weighs clien
         return shares / shares.sum()
 """
 
-GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt to so many models by size
+GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt to this many models by size
 
     def init_grouping(self, profile: Profile) -> Memory:
         rank = profile.size.argsort().argsort()

@@ -24,14 +24,14 @@ def joining_page(joining: Joining, everything: bool = False) -> RenderableType:
 
 def _joining(joining: Joining, everything: bool) -> Iterator[RenderableType]:
     by_loss = joining.hellinger is None or joining.psi is None or joining.farthest is None
-    columns = (">loss",) if by_loss else (">distance", ">farthest member", ">Hellinger", ">PSI")
+    columns = (">loss",) if by_loss else (">distance", ">Hellinger", ">farthest member", ">PSI")
     table = _table(f"Joining by {joining.rule}", "client", "", ">group", ">clients", *columns)
     for row, client in enumerate(joining.clients):
         order = np.argsort(joining.value[row], kind="stable").tolist()
         for rank, column in enumerate(order if everything else order[:NEAREST]):
             cells = [f"{joining.value[row, column]:.3f}"]
             if joining.hellinger is not None and joining.psi is not None and joining.farthest is not None:
-                numbers = joining.farthest[column], joining.hellinger[row, column], joining.psi[row, column]
+                numbers = joining.hellinger[row, column], joining.farthest[column], joining.psi[row, column]
                 cells += [f"{number:.3f}" for number in numbers]
             table.add_row(
                 "" if rank else escape(client),
@@ -48,7 +48,7 @@ def _joining(joining: Joining, everything: bool) -> Iterator[RenderableType]:
     far = [client for client, is_far in zip(joining.clients, joining.far, strict=True) if is_far]
     if far:
         yield Text(
-            f"Far from every group, farther than all of its members: {', '.join(far)}. "
+            f"Far from every group, by labels farther than all of its members: {', '.join(far)}. "
             "The run's models may serve them badly.",
             style="yellow",
         )
@@ -64,8 +64,8 @@ def drift_page(drift: Drift, everything: bool = False) -> RenderableType:
 
 
 def _drift(drift: Drift, everything: bool) -> Iterator[RenderableType]:
-    real = [name for name, luck in zip(drift.bands, drift.by_luck, strict=True) if not luck]
-    majors, moderates = real.count("major"), real.count("moderate")
+    bands = drift.bands
+    majors, moderates = bands.count("major"), bands.count("moderate")
     yield Text(
         f"Major shifts (PSI from 0.25): {majors} of {len(drift.clients)} clients; moderate ones (from 0.1): "
         f"{moderates}. Shifts that chance explains are not counted."
@@ -83,14 +83,13 @@ def _drift(drift: Drift, everything: bool) -> Iterator[RenderableType]:
         "classes that moved",
     )
     for row in shown:
-        band = "chance" if drift.by_luck[row] and drift.bands[row] != "stable" else drift.bands[row]
         table.add_row(
             escape(drift.clients[row]),
             f"{drift.old[row].sum():,.0f}",
             f"{drift.new[row].sum():,.0f}",
             f"{drift.psi[row]:.3f}",
             f"{drift.chance[row]:.3f}",
-            Text(band, style=COLOURS.get(band, "dim")),
+            Text(bands[row], style=COLOURS.get(bands[row], "dim")),
             escape(_moved_classes(drift, row)),
         )
     if len(shown) < len(order):

@@ -187,3 +187,17 @@ def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: P
     result = cli("run", "e.toml", "--set", f"imports=['{name}']", "--set", f"method=['{name}']", "--json")
     assert result.err == ""
     assert runs(result.out)[0]["method"] == name
+
+
+def test_how_a_table_was_read_is_told_and_kept(cli: Cli, here: Path) -> None:
+    rows = "".join(f"{'' if row == 3 else row},{'yes' if row % 3 else 'no'},{row % 2}\n" for row in range(40))
+    (here / "patients.csv").write_text("age,smoker,ill\n" + rows)
+    data = "data={source='table', path='patients.csv', label='ill', missing='mean'}"
+    answer = cli("run", "e.toml", "--set", data, "--set", "rounds=1", "--out", "out")
+    read = (
+        "columns of the table: 1 of numbers, 1 of categories; "
+        "1 of 40 numbers are missing and filled with the mean, most in 'age' (2%)"
+    )
+    assert f"note: {read}" in " ".join(answer.err.split())
+    facts = json.loads(next(here.glob("out/*/*/env.json")).read_text())
+    assert facts["read"] == read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli_calls import contents
 
-PROGRAM = [sys.executable, "-m", "fedcohort.cli"]
+PROGRAM = [sys.executable, "-m", "fedcohort"]
 SCRIPT = Path(sys.executable).with_name("fedcohort")
 
 
@@ -33,6 +33,15 @@ def test_mistake_is_exit_code_two(here: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: local.lr: 'x' is not a number\n"
     assert contents(here) == before
+
+
+def test_a_warning_is_one_sentence_said_once(here: Path) -> None:
+    """Six clients, four of which train a round, so that at most two can rest; three shall."""
+    methods = "method=['fedentopt', 'fedentopt+fedprox']"
+    done = call("run", "e.toml", "--set", "cohort=4", "--set", methods, "--json")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: fedentopt: a buffer of 0.5 leaves too few clients")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Cli
+from cli_calls import Cli, contents
 
 MARK = "<!doctype html>"
 
@@ -51,6 +51,40 @@ def test_diagnose_writes_a_page_beside_what_it_prints(cli: Cli, here: Path) -> N
     assert "Attributes, most different" not in text
     assert cli("diagnose", "e.toml", "--features", "--html", "e.html").code == 0
     assert "Attributes, most different" in (here / "e.html").read_text()
+
+
+def test_reports_replace_reports(cli: Cli, here: Path) -> None:
+    cli("run", "e.toml", "--quiet")
+    for out in ("r.html", "r.html", "runs/e-001/report.html"):
+        assert cli("report", "runs/e-001", "--out", out).code == 0
+    assert cli("diagnose", "e.toml", "--html", "r.html").code == 0
+    assert "fedcohort diagnosis" in (here / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("out", "told"),
+    [
+        ("counts.csv", "counts.csv exists and is no report of fedcohort, so it is kept: choose another file"),
+        ("page.html", "page.html exists and is no report of fedcohort"),
+        (".", ". exists and is no report of fedcohort"),
+        ("runs/e-001/experiment.toml", "experiment.toml exists and is no report of fedcohort"),
+        ("RUN/result.json", "result.json would be among the files of a run: choose a place outside"),
+        ("RUN/new.html", "new.html would be among the files of a run"),
+    ],
+)
+def test_reports_replace_nothing_else(out: str, told: str, cli: Cli, here: Path) -> None:
+    (here / "counts.csv").write_text("site,x,y\nnorth,40,10\nsouth,10,40\nwest,5,45\n")
+    (here / "page.html").write_text("<!doctype html><title>of somebody else</title>")
+    run = json.loads(cli("run", "e.toml", "--json").out)["runs"][0]["dir"]
+    before, out = contents(here), out.replace("RUN", run)
+    for words in (
+        ("report", run, "--out", out),
+        ("diagnose", "counts.csv", "--client", "site", "--html", out),
+    ):
+        answer = cli(*words)
+        assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+        assert told in answer.err
+    assert contents(here) == before
 
 
 @pytest.mark.parametrize(

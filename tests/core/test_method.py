@@ -121,3 +121,11 @@ def test_privacy_passes_through_all_parts():
 def test_parts_are_frozen():
     with pytest.raises(AttributeError):
         Method.parse("fedprox").objective.mu = 3  # type: ignore[attr-defined]
+
+
+def test_a_part_knows_which_hooks_are_its_own():
+    """Also when it plays several roles."""
+    soft, plain = Method.parse("fedsoft").grouping, Method.parse("fedavg").grouping
+    assert soft.has_own("asks")
+    assert not plain.has_own("asks")
+    assert not soft.has_own("merges")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from equations.toy import Cohorts
 from fedcohort import evaluate
 from fedcohort.core import statistics
+from fedcohort.core.engine import Trial
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
@@ -21,7 +22,6 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Trial
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine

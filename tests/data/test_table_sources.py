@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcohort.data import federate, load
+from fedcohort.data import Places, federate, load
+from fedcohort.data.sources.table import Table
 from fedcohort.errors import UserError
 from fedcohort.partition import partitioner
 
@@ -93,6 +94,82 @@ def test_several_files_are_several_clients(tmp_path: Path, cache: Path) -> None:
     assert data.y.tolist() == [0, 1, 1, 0]
 
 
+def test_columns_of_several_files_are_matched_by_name(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "north.csv").write_text("age,pulse,ill\n1,10,0\n2,20,1\n")
+    (tmp_path / "south.csv").write_text("ill,pulse,age\n1,30,3\n0,40,4\n")
+    (tmp_path / "all.csv").write_text("age,pulse,ill\n1,10,0\n2,20,1\n3,30,1\n4,40,0\n")
+    both, one = (load("table", root=tmp_path, path=path, label="ill") for path in ("*th.csv", "all.csv"))
+    assert torch.equal(both.x, one.x)
+    assert torch.equal(both.y, one.y)
+    (tmp_path / "south.csv").write_text("ill,puls,age\n1,30,3\n")
+    with pytest.raises(UserError, match=r"south\.csv lacks pulse and adds puls, compared with the first"):
+        load("table", root=tmp_path, path="*th.csv", label="ill")
+
+
+def test_one_clients_own_table_has_its_columns_in_everybodys_order(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "north.csv").write_text("age,pulse,ill\n1,10,0\n2,40,1\n6,20,1\n")
+    (tmp_path / "south.csv").write_text("pulse,ill,age\n10,0,1\n40,1,2\n20,1,6\n")
+    north, south = (
+        Table(path=name, label="ill").load(Places.of(tmp_path), share=True)
+        for name in ("north.csv", "south.csv")
+    )
+    assert torch.equal(north.x, south.x)
+
+
+def mostly_numbers(*others: str) -> str:
+    """Twenty known cells, ``others`` among them, of which the first is in row 3."""
+    cells = ["50", "", *others, *("60" for _ in range(19 - len(others)))]
+    return "age,ill\n" + "".join(f'"{cell}",{row % 2}\n' for row, cell in enumerate(cells))
+
+
+@pytest.mark.parametrize(
+    ("others", "cure"),
+    [
+        (("unknown",), "'unknown' in row 3 of patients: correct it, add 'unknown' to 'empty', or add"),
+        (("90+", "90+"), "'90[+]' in row 3 of patients: correct it"),
+        (("2,5",) * 15, "'2,5' in row 3 of patients: write numbers with a point instead of the comma"),
+    ],
+)
+def test_a_few_words_do_not_make_numbers_categories(csv: Path, others: tuple[str, ...], cure: str) -> None:
+    csv.write_text(mostly_numbers(*others))
+    with pytest.raises(UserError, match=f"column 'age' holds numbers, but {cure}"):
+        load("table", path=str(csv), label="ill", missing="mean")
+    levels = {"", "50", "60", *others}
+    assert load("table", path=str(csv), label="ill", categorical=["age"]).shape == (len(levels),)
+
+
+def test_words_listed_as_empty_are_empty(csv: Path) -> None:
+    import polars as pl
+
+    csv.write_text(mostly_numbers("unknown"))
+    parquet = csv.with_suffix(".parquet")
+    pl.read_csv(csv).write_parquet(parquet)
+    for path in (csv, parquet):
+        data = load("table", path=str(path), label="ill", missing="mean", empty=["unknown"])
+        assert data.provenance["filled"] == {"age": 2}
+
+
+def test_many_words_among_numbers_are_categories(csv: Path) -> None:
+    csv.write_text("age,ill\n1,0\n2,1\nold,1\nyoung,0\n")
+    assert load("table", path=str(csv), label="ill").shape == (4,)
+
+
+def test_a_word_in_the_test_table_is_told(csv: Path) -> None:
+    other = csv.with_name("later.csv")
+    other.write_text("age,ill\nold,1\n")
+    with pytest.raises(UserError, match="column 'age' holds numbers, but 'old' in row 1 of later"):
+        load("table", path=str(csv), label="ill", features=["age"], test_path=str(other))
+
+
+def test_how_columns_were_read_is_told(csv: Path) -> None:
+    options = {"path": str(csv), "label": "ill", "client": "hospital", "text": ["note"], "missing": "mean"}
+    read = "columns of the table: 1 of numbers, 1 of categories, 1 of texts"
+    assert load("table", **options).provenance["read"] == read
+    csv.write_text(CSV.replace("40,no", ",no"))
+    filled = "; 1 of 4 numbers are missing and filled with the mean, most in 'age' (25%)"
+    assert load("table", **options).provenance["read"] == read + filled
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -116,7 +193,7 @@ def test_mistakes_in_options(csv: Path, options: dict, message: str) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("age,ill\n", "holds no rows"),
+        ("age,ill\n", "holds no rows: check it, or move it out of the folder"),
         ("age,ill\n1,1\n2,1\n", "all labels are equal"),
         ("age,ill\n1,0.5\n2,1\n", "labels hold fractions"),
         ("age,ill\ninf,0\n2,1\n", "column 'age' has 1 infinite"),
@@ -135,9 +212,9 @@ def test_mistakes_in_files(csv: Path, text: str, message: str) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no file nothing\.csv"):
+    with pytest.raises(UserError, match=r"there is no file nothing\.csv in .* or .*: check"):
         load("table", root=tmp_path, path="nothing.csv", label="y")
-    with pytest.raises(UserError, match="no file matches"):
+    with pytest.raises(UserError, match=r"no file matches no/\*\.csv in .* or .*: check"):
         load("table", root=tmp_path, path="no/*.csv", label="y")
 
 

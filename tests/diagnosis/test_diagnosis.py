@@ -7,6 +7,7 @@ import pytest
 
 from fedcohort.diagnosis import Diagnosis, diagnose, distances, verdict
 from fedcohort.diagnosis.grouping import Suggestion
+from fedcohort.diagnosis.verdict import Divergence
 from fedcohort.errors import UserError
 
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
@@ -116,8 +117,48 @@ def test_clear_groups_get_one_model_each() -> None:
 def test_groups_that_psi_cannot_see_are_not_left_to_it() -> None:
     _, groups, advice = words(diagnose(B))
     assert "differently" in groups
-    assert "ifca, fedgwc" in advice
-    assert "signed" in advice
+    assert "ifca, fedgwc, or clust_psi_pfl with signed features" in advice
+
+
+def test_few_clients_are_not_told_to_choose_among_themselves() -> None:
+    """Four hospitals in two pairs, heart disease: signed features find three against one as unsigned ones do,
+    fedgwc forms no group of two, and all hospitals can take part in every round."""
+    hospitals = [[131, 111], [150, 85], [6, 92], [41, 119]]
+    _, groups, advice = words(diagnose(hospitals))
+    assert groups.startswith("2 groups stand out")
+    assert advice.startswith(
+        "Compare one model per group (ifca) with one for all (fedavg), because groups of one"
+    )
+    assert advice.endswith("let all of them take part in every round and compare local_only too.")
+
+
+def test_a_rare_class_at_one_client_is_neither_skew_nor_a_group() -> None:
+    """WPSI is 0.120 because three clients lack 1.5 % of the samples; half a sample each makes it 0.033."""
+    rare = [[100, 100, 12], [100, 100, 0], [100, 100, 0], [100, 100, 0]]
+    diagnosis = diagnose(rare)
+    assert diagnosis.wpsi == pytest.approx(0.120, abs=5e-4)
+    assert diagnosis.verdict.level == "little"
+    assert "is 0.12 where" in diagnosis.verdict.skew
+    assert (
+        "with half a sample added to every count it is 0.0331 where chance gives 0.0069"
+        in diagnosis.verdict.skew
+    )
+    assert "too little to part them" in diagnosis.verdict.groups
+
+
+def test_one_client_beside_all_others_is_no_grouping() -> None:
+    diagnosis = diagnose([[50, 50]] * 5 + [[99, 1]])
+    assert diagnosis.verdict.level != "little"
+    assert diagnosis.suggestions[0].sizes == [5, 1]
+    assert diagnosis.verdict.groups.startswith("No clear groups of several clients")
+
+
+def test_what_is_a_little_more_than_chance_is_not_called_unproven() -> None:
+    """WPSI above 0.1, but by less than 0.1 above chance, which never reaches it."""
+    diagnosis = diagnose([[19, 23, 16], [10, 15, 34], [7, 13, 39]])
+    assert diagnosis.wpsi_by_chance < 0.1 < diagnosis.wpsi < 0.1 + diagnosis.wpsi_by_chance
+    assert diagnosis.verdict.skew.startswith("Little label skew: about")
+    assert "more than chance" in diagnosis.verdict.groups
 
 
 def test_skew_without_groups_gets_selection() -> None:
@@ -171,10 +212,7 @@ def test_clearest_needs_few_groups_and_a_good_silhouette() -> None:
     ],
 )
 def test_levels_are_relative_to_chance(wpsi: float, chance: list[float], level: str) -> None:
-    judged = verdict.judge(
-        A, list("abcd"), list("xyz"), wpsi, np.array(chance), 0.85, diagnose(A).suggestions
-    )
-    assert judged.level == level
+    assert Divergence(wpsi, np.array(chance)).level == level
 
 
 @pytest.mark.parametrize(

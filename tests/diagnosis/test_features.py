@@ -2,13 +2,14 @@
 
 import io
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from fedcohort.data import Federation, Split
+from fedcohort.data import Federation, Split, SplitPlan, federate, load
 from fedcohort.diagnosis.features import (
     attributes,
     bin_counts,
@@ -17,6 +18,7 @@ from fedcohort.diagnosis.features import (
     quantity_terms,
 )
 from fedcohort.diagnosis.show import show_features
+from fedcohort.partition import partitioner
 
 
 def federation(x: np.ndarray, owner: np.ndarray, columns: dict[str, int] | None = None) -> Federation:
@@ -104,3 +106,21 @@ def test_tables_name_the_attribute_and_the_client():
     assert text.index("creatinine") < text.index("[sex]")
     assert "site 1" in text
     assert skew.to_dict()["quantity_psi"] == pytest.approx(0)
+
+
+def test_empty_cells_are_told(tmp_path: Path):
+    """The second site records no smokers and half the pressures: that is no difference between patients."""
+    rows = ["a,yes,120,ill", "a,no,130,well", "b,,125,ill", "b,,,well"]
+    (tmp_path / "patients.csv").write_text(
+        "\n".join(["site,smoker,pressure,outcome", *rows]), encoding="utf-8"
+    )
+    path = str(tmp_path / "patients.csv")
+    data = load("table", path=path, client="site", label="outcome", missing="mean")
+    skew = diagnose_features(federate(data, partitioner("natural"), SplitPlan(test=0)))
+    assert skew.features == ("smoker", "pressure")
+    assert skew.to_dict()["empty"] == [0.5, 0.25]
+    console = Console(file=io.StringIO(), width=100)
+    show_features(skew, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "empty" in text
+    assert "50%" in text

@@ -6,8 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fedcohort.data import SplitPlan, federate, load
 from fedcohort.diagnosis import read_counts
 from fedcohort.errors import UserError
+from fedcohort.partition import partitioner
 
 WIDE = "client,cat,dog\nrome,3,1\nparis,0,4\n"
 LONG = "hospital,diagnosis,age\nb,10,71\na,2,40\nb,2,33\nb,10,59\n"
@@ -56,8 +58,44 @@ def test_long_parquet_keeps_numbers_as_names(tmp_path: Path) -> None:
     pl.DataFrame({"client": [7, 7, 8], "label": [True, False, True]}).write_parquet(path)
     counts = read_counts(path, label="label")
     assert counts.client_names == ["7", "8"]
-    assert counts.class_names == ["false", "true"]
+    assert counts.class_names == ["0", "1"]
     assert counts.matrix.tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "a,0\na,1\nb,0.0\nb,1.0\nb,1.0\n",  # one client writes its codes with a point
+        "7.0,ill\n7,well\n8,ill\n8,ill\n",  # one file writes its clients so
+        "a,10\na,9\nb,9\n",
+        "a,No\na,yes\nb,no\n",
+    ],
+)
+def test_a_diagnosis_and_an_experiment_see_the_same_classes(tmp_path: Path, rows: str) -> None:
+    table = write(tmp_path, "site,outcome\n" + rows)
+    counts = read_counts(table, client="site", label="outcome")
+    with_feature = write(tmp_path, "".join(f"{n},{row}\n" for n, row in enumerate(table.read_text().split())))
+    data = load("table", path=str(with_feature), client="site", label="outcome")
+    federation = federate(data, partitioner("natural"), SplitPlan(test=0))
+    assert counts.client_names == list(federation.clients)
+    assert counts.class_names == list(federation.classes)
+    assert counts.matrix.tolist() == federation.counts.tolist()
+
+
+def test_what_an_experiment_takes_for_missing_is_no_class(tmp_path: Path) -> None:
+    table = write(tmp_path, "site,outcome\na,ill\na,well\nb,NA\nb,?\nb,ill\n")
+    with pytest.raises(UserError, match="label 'outcome' is empty in 2 rows"):
+        read_counts(table, client="site", label="outcome")
+
+
+def test_files_by_a_pattern_are_clients(tmp_path: Path) -> None:
+    write(tmp_path, "outcome\nill\nwell\n", "rome.csv")
+    write(tmp_path, "outcome\nill\nill\n", "paris.csv")
+    counts = read_counts(tmp_path / "*.csv", client="@file", label="outcome")
+    assert counts.client_names == ["paris", "rome"]
+    assert counts.matrix.tolist() == [[2, 0], [1, 1]]
+    with pytest.raises(UserError, match="--label"):
+        read_counts(tmp_path / "*.csv", client="@file")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +131,7 @@ def test_a_class_nobody_holds_is_kept(tmp_path: Path) -> None:
         (
             LONG,
             {"client": "hospital", "label": "diagnoses"},
-            "no column 'diagnoses', did you mean 'diagnosis'",
+            "no column 'diagnoses' ('label'), did you mean 'diagnosis'",
         ),
         (LONG, {"label": "diagnosis"}, "--client"),
         (LONG, {"client": "age", "label": "age"}, "two columns"),
@@ -116,9 +154,13 @@ def test_a_class_nobody_holds_is_kept(tmp_path: Path) -> None:
         ("client,cat,dog,\na,1,2,\nb,3,4,\n", {}, "column 4 has no name"),
         (",client,cat,dog\n0,a,1,2\n1,b,3,4\n", {}, "column 1 has no name"),
         ("client,cat,dog\na,1,2\nb,1,2,3,4\n", {}, "cannot be read"),
-        ("client,label\na,1\nb,\n", {"label": "label"}, "row 2 has nothing in column 'label'"),
-        ("client,label\na,1\n,2\n", {"label": "label"}, "row 2 has nothing in column 'client'"),
-        ("client,label\na,1\nb,1\n", {"label": "label"}, "1 class:"),
+        ("client,label\na,1\nb,\n", {"label": "label"}, "label 'label' is empty in 1 rows"),
+        ("client,label\na,1\n,2\n", {"label": "label"}, "client 'client' is empty in 1 rows"),
+        (
+            "client,label\na,1\nb,1\n",
+            {"label": "label"},
+            "1 class: check whether 'label' is the label column",
+        ),
     ],
 )
 def test_mistakes_are_named_with_their_cure(tmp_path: Path, text: str, options: dict, message: str) -> None:

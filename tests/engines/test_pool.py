@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedcohort.core.engine import Trial
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Anchor, LogitMap, Objective, View
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
-from fedcohort.engines import Trial, pool
+from fedcohort.engines import pool
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine

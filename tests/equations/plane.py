@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
@@ -13,7 +14,6 @@ from fedcohort.core.parts import Ids, Memory, Objective
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 
 Point = Sequence[float]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from equations.toy import profile_of, round_of, updates_of
+from fedcohort.core.engine import Trial
 from fedcohort.core.method import Method
-from fedcohort.engines import Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.errors import UserError
 from fedcohort.methods.power_of_choice import PowerOfChoice

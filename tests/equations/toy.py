@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedcohort.core.engine import Answer, Order
 from fedcohort.core.flat import Flat
 from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method, make, parse
@@ -23,7 +24,6 @@ from fedcohort.core.profile import Local, Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Answer, Order
 from fedcohort.engines.loop import LoopEngine
 
 START = 1.0

@@ -238,7 +238,7 @@ def test_a_browser_that_goes_away_is_no_error(
 
 def test_real_runs_have_real_reports_and_are_left_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text(EXPERIMENT)
-    program = [sys.executable, "-m", "fedcohort.cli", "run", "e.toml", "--quiet"]
+    program = [sys.executable, "-m", "fedcohort", "run", "e.toml", "--quiet"]
     subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     runs = tmp_path / "runs"
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}

@@ -113,7 +113,7 @@ def test_wandb_keeps_every_number_offline(tmp_path: Path) -> None:
         f"rounds = 3\ncohort = 2\nmodel = 'logistic'\nmethod = ['fedavg', 'fairavg']\n"
         f"[data]\nsource = 'table'\npath = '{tmp_path}/private.csv'\nlabel = 'label'\nclient = 'site'\n"
     )
-    program = [sys.executable, "-m", "fedcohort.cli", "run", "e.toml", "--quiet", "--track", "wandb"]
+    program = [sys.executable, "-m", "fedcohort", "run", "e.toml", "--quiet", "--track", "wandb"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "wandb" not in done.stdout + done.stderr

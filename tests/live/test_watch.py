@@ -97,7 +97,7 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
     (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "300"))
     ours, theirs = pty.openpty()
-    program = [sys.executable, "-m", "fedcohort.cli", "run", "e.toml"]
+    program = [sys.executable, "-m", "fedcohort", "run", "e.toml"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     runner = subprocess.Popen(
         program, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True
@@ -121,7 +121,7 @@ def test_a_real_run_is_held_while_it_goes_on(tmp_path: Path) -> None:
     """A second process may look at it but not run it; killed, it is free again."""
     experiment = tmp_path / "e.toml"
     experiment.write_text(ENDLESS)
-    program = [sys.executable, "-m", "fedcohort.cli"]
+    program = [sys.executable, "-m", "fedcohort"]
     runner = subprocess.Popen([*program, "run", str(experiment), "-o", str(tmp_path / "runs"), "--quiet"])
     home = tmp_path / "runs" / "e-001"
     try:

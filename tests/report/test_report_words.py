@@ -21,6 +21,7 @@ from fedcohort.report.served import paragraph, sentences
 from fedcohort.report.service import Service, worst_tenth
 from fedcohort.report.standings import (
     against_leader,
+    copies_of,
     headline,
     holm,
     leaderboard_card,
@@ -218,6 +219,25 @@ def test_the_headline_says_how_sure_it_is() -> None:
     assert "may be luck" in headline(runs(3, -0.0009))
     assert "fewer than 3 common seeds" in headline(runs(2, 0.2))
     assert against_leader(runs(2, 0.2), standings_of(runs(2, 0.2))) == {}
+
+
+def test_a_method_that_went_like_another_is_no_further_test() -> None:
+    """fedlecc had fedavg's very losses in all seeds, fedprox in all but the last."""
+
+    def run(method: str, seed: int, accuracy: float, loss: float) -> Run:
+        curves = {"global.loss": (np.array([1.0, 2.0]), np.array([2.0, loss]))}
+        return a_run(method, seed, accuracy, curves=curves)
+
+    runs = [run(method, s, 0.9 + s / 100, 1 + s) for s in range(3) for method in ("fedavg", "fedlecc")]
+    runs += [run("fedprox", s, 0.5, 1 + s - (s == 2) / 1e9) for s in range(3)]
+    evidence = evidence_of(*runs)
+    assert copies_of(evidence, standings_of(evidence)) == {"fedlecc": "fedavg"}
+    assert list(against_leader(evidence, standings_of(evidence))) == ["fedprox"]
+    headline_, copy = leaderboard_card(evidence).sentences
+    assert isinstance(headline_, str)
+    assert "fedlecc" not in headline_
+    assert copy == "fedlecc gave exactly the losses of fedavg in every seed, so the two count as one."
+    assert copies_of(evidence_of(*runs[:4], *runs[5:]), standings_of(evidence)) == {}  # of other seeds
 
 
 def test_references_never_lead() -> None:

@@ -17,10 +17,10 @@ from fedcohort.bench.gemm import limit
 from fedcohort.bench.jobs import JOBS, Data, load, write
 from fedcohort.bench.scale import scale
 from fedcohort.bench.task import build_task, first_state
+from fedcohort.core.engine import Engine
 from fedcohort.core.loop import step
 from fedcohort.cores import usable_cores
 from fedcohort.data.places import Places
-from fedcohort.engines import Engine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
@@ -104,7 +104,7 @@ def bare_rounds(data: Data) -> Callable[[int], None]:
 def startup(repeats: int) -> dict[str, Any]:
     """Seconds until the command line answers, and until the library is ready to train."""
     calls = {
-        "help_s": ["-m", "fedcohort.cli", "--help"],
+        "help_s": ["-m", "fedcohort", "--help"],
         "import_torch_s": ["-c", "import torch"],
         "ready_s": ["-c", "import fedcohort.engines.pool"],
     }

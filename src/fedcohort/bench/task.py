@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.bench.jobs import CLASSES, Data
+from fedcohort.core.engine import Engine
 from fedcohort.core.flat import Weights
 from fedcohort.core.loop import start
 from fedcohort.core.method import Method
@@ -20,7 +21,6 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines import Engine
 
 
 @dataclass(frozen=True)

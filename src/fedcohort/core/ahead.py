@@ -8,13 +8,13 @@ from.
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from fedcohort.core.engine import Ahead, Order
 from fedcohort.core.loop import step
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.engines import Ahead, Order
 
 
 class _Asked(Exception):  # noqa: N818  # not a mistake

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import statistics
+from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.exchange import train
 from fedcohort.core.groups import aggregate, cross, likely, members_of
 from fedcohort.core.method import Method
@@ -15,7 +16,6 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, round_bytes
-from fedcohort.engines import Engine, Trial
 
 
 class Choice(NamedTuple):
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
     now: Round
     memory: Memory  # the selector's, with what it learned from the losses
     polled: Ids
-    quotas: dict[int, Tensor]  # of clients that shall not use all their samples
+    quotas: dict[int, Tensor]  # of clients that may not use all their samples
     up: int = 0  # bytes of a rehearsal
     down: int = 0
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import statistics
+from fedcohort.core.engine import Answer, Engine, Order, Trial
 from fedcohort.core.groups import inherit
 from fedcohort.core.method import Method
 from fedcohort.core.parts import PROBES, Ids, Round, Updates
@@ -16,7 +17,6 @@ from fedcohort.core.rows import Rows, is_finite
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, messages
-from fedcohort.engines import Answer, Engine, Order, Trial
 
 
 class Asked(NamedTuple):

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import statistics
+from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.rows import combine
 from fedcohort.core.state import Group
-from fedcohort.engines import Engine, Trial
 
 
 def members_of(grouping: Memory, number: int, profile: Profile) -> Ids:

@@ -8,16 +8,16 @@ import torch
 
 from fedcohort.core import shelf, statistics
 from fedcohort.core.cohort import choose_all, judge
+from fedcohort.core.engine import Answer, Engine
 from fedcohort.core.exchange import ask, collect, lost, train
 from fedcohort.core.groups import aggregate, counting, cross, inherit, observe, rounds
 from fedcohort.core.merge import merge, present
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Ids, Round, Selector, Updates
+from fedcohort.core.parts import Clients, Ids, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, round_bytes
-from fedcohort.engines import Answer, Engine
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     everyone = replace(everyone, cohort=len(selected), selected=selected)
     state, late = ask(method, state, everyone, engine, lost(task, selected, state.round))
     quotas = {client: quota for choice in choices for client, quota in choice.quotas.items()}
-    judged = type(method.selector).judge is not Selector.judge and not method.silent
+    judged = method.selector.has_own("judge") and not method.silent
     answers, updates = train(method, state, task, profile, engine, selected, quotas, judged)
     if judged:
         wanted, choices = judge(method, choices, updates)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import shelf
+from fedcohort.core.engine import Engine
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.layers import encoder_bytes, last_layer
 from fedcohort.core.method import Method
@@ -20,7 +21,6 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split
-from fedcohort.engines import Engine
 from fedcohort.models import flat_model
 
 CHUNK = 4096  # examples encoded at a time
@@ -41,7 +41,7 @@ def features(model: Flat, weights: Weights, x: Tensor) -> Tensor:
 
 
 def merged_model(task: Task, encoders: int) -> Flat:
-    """The layer that reads the features of so many encoders."""
+    """The layer that reads the features of this many encoders."""
     _, layer = last_layer(task.model)
     return flat_model("logistic", (encoders * layer.in_features,), task.federation.num_classes)
 

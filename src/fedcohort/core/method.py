@@ -92,7 +92,7 @@ class Method:
         return given
 
     def check(self, profile: Profile) -> None:
-        merges = type(self.grouping).merges is not Grouping.merges
+        merges = self.grouping.has_own("merges")
         if merges and profile.local.keeps_statistics(profile.model):
             name = self.grouping.name
             raise UserError(

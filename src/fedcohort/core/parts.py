@@ -47,7 +47,7 @@ class Part:
         return frozenset()
 
     def privacy(self, given: Privacy) -> Privacy:
-        """How label counts shall be revealed to this part, when the federation reveals them as ``given``."""
+        """How label counts are to be revealed to this part, when the federation reveals them as ``given``."""
         return given
 
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
@@ -63,6 +63,11 @@ class Part:
 
     def check(self, profile: Profile) -> None:
         """Raises UserError when this part cannot work on this federation."""
+
+    def has_own(self, hook: str) -> bool:
+        """Whether it does something else at a hook than its role does by default."""
+        default = next(vars(cls)[hook] for cls in reversed(type(self).__mro__) if hook in vars(cls))
+        return getattr(type(self), hook) is not default
 
 
 # What a part may ask for beyond the model update, and what it means.
@@ -91,7 +96,7 @@ class Round:
     profile: Profile
     group: int  # which group is choosing or being aggregated
     members: Ids  # its clients that have data, ascending
-    cohort: int  # how many of them shall train
+    cohort: int  # how many of them are to train
     selected: Ids = field(
         default_factory=lambda: torch.zeros(0, dtype=torch.long)
     )  # asked to train, once chosen
@@ -275,8 +280,7 @@ class Objective(Part):
     @property
     def affine(self) -> bool:
         """Whether ``anchor`` and ``logits`` say all it does to a step, so that every engine can fuse it."""
-        cls = type(self)
-        return cls.criterion is Objective.criterion and cls.correct is Objective.correct
+        return not self.has_own("criterion") and not self.has_own("correct")
 
     def init_client(self, profile: Profile) -> Memory:
         """What a client that has never trained remembers."""
@@ -312,7 +316,7 @@ class Objective(Part):
 
 
 class Aggregator(Part):
-    """How one group's updates become its next model: ``params + step(weights @ deltas)``."""
+    """How one group's updates become its next model: ``step(params, weights @ deltas)``."""
 
     def init_aggregator(self, profile: Profile) -> Memory:
         return {}
@@ -336,7 +340,7 @@ class Aggregator(Part):
         return params
 
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
-        """The memory of a new group with these ``members``, split off a group with this ``memory``."""
+        """The memory of a group that now has these ``members``, from that of the group they came from."""
         return memory
 
 
@@ -386,7 +390,7 @@ class Grouping(Part):
         return min(members, max(1, round(fraction * members)))
 
     def calls_all(self, memory: Memory, group: int) -> bool:
-        """Whether all clients of the group shall train this round, whatever the selector would say."""
+        """Whether all clients of the group train this round, whatever the selector would say."""
         return False
 
     def tailor(self, memory: Memory, client: int, models: Sequence[Weights]) -> Memory:

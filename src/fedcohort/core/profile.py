@@ -32,7 +32,7 @@ class Local:
     nesterov: bool = False
     weight_decay: Annotated[float, at_least(0)] = 0.0
     decay: Annotated[float, above(0)] = 1.0  # the learning rate is multiplied by this ...
-    decay_every: Annotated[int, at_least(1)] = 1  # ... once in so many rounds
+    decay_every: Annotated[int, at_least(1)] = 1  # ... every this many rounds
     drop_last: bool = False  # leave out an epoch's short last batch
     augment: Literal["fedentopt"] | None = None  # change training images at random, as that paper does
     bn: Literal["average", "local", "fresh"] = "average"  # whose BatchNorm statistics clients use

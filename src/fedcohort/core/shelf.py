@@ -137,7 +137,7 @@ class Shelf(Memories):
 
 
 def empty(client: Memory, clients: int, folder: Path | None) -> Clients:
-    """Where memories like ``client`` of so many clients are kept."""
+    """Where memories like ``client`` of this many clients are kept."""
     size = sum(value.numel() * value.element_size() for value in client.values())
     return Shelf(folder) if size * clients > IN_MEMORY else {}
 

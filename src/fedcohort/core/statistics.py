@@ -40,12 +40,12 @@ def kept(at: Profile | Task, *memories: Clients) -> Recall | None:
 
 
 def worn(weights: Weights, mine: Memory | None) -> Weights:
-    """A model as a client uses it that remembers ``mine``; None: as it is."""
+    """A model as used by a client that remembers ``mine``; None: as it is."""
     return weights if mine is None else weights._replace(buffers=mine["buffers"])
 
 
 def begun(weights: Weights, mine: Memory, local: Local, model: Flat, seed: int) -> Weights:
-    """Where a client begins that was to train these weights."""
+    """Where a client that is sent these weights begins."""
     if local.bn == "fresh":
         return weights._replace(buffers=model.unmeasured(seed))
     return worn(weights, mine if local.keeps_statistics(model) else None)

@@ -61,7 +61,7 @@ class Task:
 
     @cached_property
     def augment(self) -> Augment | None:
-        """What changes training images at random, if anything shall."""
+        """What changes training images at random, if anything does."""
         return None if self.local.augment is None else augmentation(self.federation)
 
     @cached_property

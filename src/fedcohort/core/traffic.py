@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Round
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.statistics import travelling
-from fedcohort.engines import Answer
 
 FLOAT = 4  # bytes of a number on the wire
 

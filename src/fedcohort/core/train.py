@@ -54,7 +54,7 @@ class Job(NamedTuple):
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The mini-batches, with images changed if they shall be; examples of many are copied at once."""
+        """The mini-batches, with images changed if they are to be; examples of many are copied at once."""
         size = max(1, self.x[0].numel() * self.x.element_size())
         together = max(1, GATHER // (size * self.local.batch))
         draw = generator(*self.key, "augment")

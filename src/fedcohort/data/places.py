@@ -68,8 +68,13 @@ class Places:
         for candidate in (Path(path).expanduser(), *([self.root / path] if self.root else [])):
             if candidate.is_file():
                 return candidate
-        looked = f" (also looked in {self.root})" if self.root else ""
-        raise UserError(f"there is no file {path}{looked}: check the 'path' option")
+        raise UserError(f"there is no file {self.sought(path)}: check the 'path' option")
+
+    def sought(self, path: str) -> str:
+        """A path that leads nowhere, with the folders at which it was taken to start."""
+        if Path(path).expanduser().is_absolute():
+            return path
+        return f"{path} in {' or '.join(str(base) for base in (Path.cwd(), self.root) if base)}"
 
     def fetch(self, names: Sequence[str], files: Sequence[str], remote: Remote) -> Path:
         """:meth:`find`, else download into the cache and check the digest."""

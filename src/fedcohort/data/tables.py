@@ -4,10 +4,11 @@ Every cell of a text file is read as text first and becomes a number only if its
 nothing depends on which rows come first.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -23,24 +24,49 @@ MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 TWICE = "_duplicated_0"  # what polars adds to the name of the second of two equal columns
 FILE = "@file"  # the client column that stands for the name of the row's file
 LEVELS = 200  # more categories than this in one column: it is a name or a text
+NEARLY_ALL = 0.9  # of a column's cells that are numbers: the others are mistakes rather than categories
+COMMA = r"^[+-]?\d*,\d+$"  # a number with a decimal comma
+EMPTY_FILE = "check it, or move it out of the folder if the other files are enough"
 
 
-def read_table(path: str, where: Places, header: bool, separator: str) -> "pl.DataFrame":
-    """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name."""
+def read_table(
+    path: str, where: Places, header: bool, separator: str, empty: Sequence[str] = ()
+) -> "pl.DataFrame":
+    """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name.
+
+    Columns are those of the first file, in its order. Cells that hold a word of ``empty`` are empty.
+    """
     import polars as pl
 
-    frames = []
+    frames: list[pl.DataFrame] = []
     for file in _files(path, where):
-        frame = _read_one(file, header, separator)
+        frame = _cleaned(_read_one(file, header, separator), empty)
         if frame.height == 0 or frame.width == 0:
-            raise UserError(f"{file} holds no rows: check the file")
-        stem = Path(file.name.removesuffix(".gz")).stem
-        frames.append(frame.with_columns(pl.lit(stem).alias(FILE)))
-        if frames[-1].columns != frames[0].columns:
-            raise UserError(
-                f"{file} has other columns than the first file of {path}: give all files the same ones"
-            )
+            raise UserError(f"{file} holds no rows: {EMPTY_FILE}")
+        named = frame.with_columns(pl.lit(Path(file.name.removesuffix(".gz")).stem).alias(FILE))
+        columns = frames[0].columns if frames else named.columns
+        _refuse_other_columns(file, named.columns, columns)
+        frames.append(named.select(columns))
     return pl.concat(frames, how="vertical_relaxed")
+
+
+def _cleaned(frame: "pl.DataFrame", empty: Sequence[str]) -> "pl.DataFrame":
+    """Cells without blanks around them, null where empty; blank lines are no rows."""
+    import polars as pl
+
+    words = pl.col(pl.String)
+    trimmed = frame.with_columns(words.str.strip_chars())
+    cells = trimmed.with_columns(pl.when(~words.is_in([*MISSING, *empty])).then(words).name.keep())
+    return cells.filter(~pl.all_horizontal(pl.all().is_null()))
+
+
+def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[str]) -> None:
+    lacks, adds = sorted(set(first) - set(columns)), sorted(set(columns) - set(first))
+    told = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("adds", adds)) if names]
+    if told:
+        raise UserError(
+            f"{file} {' and '.join(told)}, compared with the first file: give all files the same columns"
+        )
 
 
 def _files(path: str, where: Places) -> list[Path]:
@@ -50,7 +76,7 @@ def _files(path: str, where: Places) -> list[Path]:
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
         if found := sorted(base.glob(pattern.name)):
             return found
-    raise UserError(f"no file matches {path}: check the 'path' option")
+    raise UserError(f"no file matches {where.sought(path)}: check the 'path' option")
 
 
 def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
@@ -61,7 +87,7 @@ def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
             return pl.read_parquet(path)
         frame = pl.read_csv(path, has_header=header, separator=separator, infer_schema=False)
     except pl.exceptions.NoDataError as error:
-        raise UserError(f"{path} is empty: check the file") from error
+        raise UserError(f"{path} is empty: {EMPTY_FILE}") from error
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:  # ValueError: of the separator
         reason = str(error).splitlines()[0]
         if "utf-8" in reason:
@@ -79,9 +105,7 @@ def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
     frame.columns = [
         name.strip() if header else f"column_{number}" for number, name in enumerate(frame.columns, start=1)
     ]
-    trimmed = frame.select(pl.all().str.strip_chars())
-    cells = trimmed.select(pl.when(pl.all().is_in(MISSING)).then(None).otherwise(pl.all()).name.keep())
-    return cells.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines are no rows
+    return frame
 
 
 def require(frame: "pl.DataFrame", name: str, option: str) -> None:
@@ -101,6 +125,33 @@ def as_numbers(column: "pl.Series") -> np.ndarray | None:
     if numbers.null_count() > column.null_count():
         return None
     return numbers.fill_null(float("nan")).to_numpy()
+
+
+def _nearly_numbers(column: "pl.Series") -> bool:
+    """Whether nearly all known cells are numbers, or would be with a decimal point."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return False
+    numbers = column.cast(pl.Float64, strict=False).is_not_null() | column.str.contains(COMMA)
+    return bool(numbers.sum() >= NEARLY_ALL * (len(column) - column.null_count()))
+
+
+def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
+    """Of a column of numbers, tell the first cell that is none."""
+    import polars as pl
+
+    row_of_file = pl.int_range(1, pl.len() + 1).over(FILE).alias("@row")
+    cells = frame.select(FILE, row_of_file, pl.col(name).cast(pl.String))
+    is_word = pl.col(name).is_not_null() & pl.col(name).cast(pl.Float64, strict=False).is_null()
+    file, row, word = cells.filter(is_word).row(0)
+    cure = f"correct it, add '{word}' to 'empty'"
+    if re.match(COMMA, word):
+        cure = "write numbers with a point instead of the comma"
+    raise UserError(
+        f"column '{name}' holds numbers, but '{word}' in row {row} of {file}: {cure}, "
+        "or add the column to 'categorical'"
+    )
 
 
 def label_column(frame: "pl.DataFrame", name: str) -> np.ndarray:
@@ -134,6 +185,10 @@ class Column:
     fill: bool = False  # put the mean where a number is missing
 
     @property
+    def kind(self) -> str:
+        return "texts" if self.text_width else "numbers" if self.levels is None else "categories"
+
+    @property
     def width(self) -> int:
         return self.text_width or (1 if self.levels is None else len(self.levels))
 
@@ -147,9 +202,7 @@ class Column:
             return (words[:, None] == np.array(self.levels)[None]).astype(np.float32)
         numbers = as_numbers(column)
         if numbers is None:
-            raise UserError(
-                f"column '{self.name}' holds numbers in one table and words in the other: make them agree"
-            )
+            _refuse_word(frame, self.name)
         self._refuse_gaps(numbers)
         filled = np.where(np.isnan(numbers), self.mean, numbers)
         return ((filled - self.mean) / self.std).astype(np.float32)[:, None]
@@ -177,11 +230,16 @@ def as_words(column: "pl.Series") -> list[str]:
 def learn_column(
     frame: "pl.DataFrame", name: str, text: Sequence[str], categorical: Sequence[str], fill: bool, width: int
 ) -> Column:
-    """Decide what a column is and remember its statistics. Empty categories are a category of their own."""
+    """Decide what a column is and remember its statistics. Empty categories are a category of their own.
+
+    Numbers with a few words among them are refused: as categories, every number would be a word too.
+    """
     if name in text:
         return Column(name, text_width=width)
     numbers = None if name in categorical else as_numbers(frame[name])
     if numbers is None:
+        if name not in categorical and _nearly_numbers(frame[name]):
+            _refuse_word(frame, name)
         levels = tuple(sorted(set(as_words(frame[name]))))
         if len(levels) > LEVELS:
             raise UserError(

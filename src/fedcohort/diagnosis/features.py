@@ -16,6 +16,10 @@ from fedcohort.data.federation import Federation
 from fedcohort.diagnosis.distances import Array, psi_terms
 
 BINS = 4
+HOW_TO_READ = (
+    "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift. Empty cells count "
+    "as one value: where many are empty, clients may keep other records rather than see other people."
+)
 
 
 class Attribute(NamedTuple):
@@ -35,6 +39,7 @@ class FeatureSkew:
     wpsi: Array  # F: its mean over clients, weighted by their samples
     chance: Array  # F: what that mean is about when clients differ by luck alone
     quantity: Array  # K: see quantity_terms
+    empty: Array  # F: share of the table's cells that are empty; they count as the mean, or as a category
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; what is undefined is None."""
@@ -43,6 +48,7 @@ class FeatureSkew:
             "wpsi": _plain(self.wpsi),
             "wpsi_by_chance": _plain(self.chance),
             "psi": [_plain(row) for row in self.psi],
+            "empty": _plain(self.empty),
             "quantity_psi": float(np.nansum(self.quantity)),
             "quantity_psi_terms": _plain(self.quantity),
         }
@@ -52,7 +58,8 @@ def diagnose_features(federation: Federation, bins: int = BINS) -> FeatureSkew:
     """Compares the training samples of a federation attribute by attribute, and the clients' sizes."""
     train = federation.train
     x = train.x[train.index].flatten(1).numpy()
-    columns = attributes(x, federation.provenance.get("data", {}).get("columns"))
+    story = federation.provenance.get("data", {})
+    columns = attributes(x, story.get("columns"))
     size = train.sizes.numpy().astype(np.float64)
     held = max(int((size > 0).sum()), 1)
     psi, chance = np.full((len(size), len(columns)), np.nan), np.zeros(len(columns))
@@ -62,7 +69,8 @@ def diagnose_features(federation: Federation, bins: int = BINS) -> FeatureSkew:
         chance[position] = (table.any(axis=0).sum() - 1) * (held - 1) / size.sum()
     wpsi = size @ np.nan_to_num(psi) / size.sum()
     names = tuple(column.name for column in columns)
-    return FeatureSkew(names, federation.clients, psi, wpsi, chance, quantity_terms(size))
+    empty = np.array([story.get("empty_shares", {}).get(name, 0.0) for name in names])
+    return FeatureSkew(names, federation.clients, psi, wpsi, chance, quantity_terms(size), empty)
 
 
 def attributes(x: NDArray[Any], columns: Mapping[str, int] | None = None) -> list[Attribute]:

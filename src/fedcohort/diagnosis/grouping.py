@@ -84,6 +84,23 @@ def side_by_side(*kinds: ArrayLike) -> Array:
     return scaled[0] if len(scaled) == 1 else np.hstack([part / np.sqrt(part.shape[1]) for part in scaled])
 
 
+def psi_groups(
+    counts: ArrayLike,
+    seed: int,
+    max_groups: int | None,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    signed: bool = False,
+) -> Labels:
+    """The groups of clust_psi_pfl: K-means on PSI features; -1 for clients without samples."""
+    table = counts_array(counts)
+    held = table.any(axis=1)
+    features = standardise(psi_features(table[held], smoothing, eps, signed)).features
+    labels = np.full(len(table), -1, dtype=np.int64)
+    labels[held] = kmeans_by_silhouette(features, max_groups, seed).labels
+    return labels
+
+
 def suggest_groups(
     counts: ArrayLike, seed: int, max_groups: int | None, smoothing: Smoothing = "eps", eps: float = EPS
 ) -> tuple[Suggestion, ...]:
@@ -102,7 +119,7 @@ def suggest_groups(
         own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
         return Suggestion(reading, rule, everyone, own, shared)
 
-    by_psi = kmeans_by_silhouette(features, max_groups, seed).labels
+    by_psi = psi_groups(rows, seed, max_groups, smoothing, eps)
     by_density = optics_groups(points)
     density = "OPTICS on Hellinger distances"
     if len(rows) > EXACT:

@@ -1,10 +1,10 @@
 """Label counts from a user's table: CSV, gzipped CSV or Parquet, wide or long.
 
-Wide: one row per client, every other column a class, cells are counts. Long: one row per sample, with a
-column for the client and one for the label. What cannot be a count is refused, and the message says where.
+Wide: one row per client, every other column a class, cells are counts. What cannot be a count is refused, and
+the message says where. Long: one row per sample, with a column for the client and one for the label, read as
+an experiment reads it, so that both see the same classes and clients.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcohort.core.settings import nearest
+from fedcohort.data.labels import encode_labels
+from fedcohort.data.places import Places
+from fedcohort.data.tables import FILE, client_column, label_column, read_table
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,25 +39,13 @@ def read_counts(
     """Label counts from ``path``; with ``label`` (a column) a long table is counted, else a wide one is read.
 
     ``client`` names the column of client ids. Without it a column called client, client_id or id is taken; a
-    wide table may also do without ids, and its clients are then numbered from 0. ``single`` admits one
-    client, and takes a long table without ids for its samples.
+    wide table may also do without ids, and its clients are then numbered from 0. A long table may be several
+    files by a pattern such as ``hospitals/*.csv``, and their names are the clients if ``client`` is
+    ``@file``. ``single`` admits one client, and takes a long table without ids for its samples.
     """
     path = Path(path)
-    columns, client = _known_columns(path, client, label)
-    if label is None:
-        counts = _wide(_table(path, columns), client)
-    elif client is None and single:
-        import polars as pl
-
-        alone = pl.lit(path.name.partition(".")[0]).alias("")
-        counts = _long(_table(path, [label]).with_columns(alone), "", label)
-    elif client is None:
-        raise UserError(f"{path.name}: say which column holds the client of each row with --client")
-    elif client == label:
-        raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
-    else:
-        counts = _long(_table(path, [client, label]), client, label)
-    return _sensible(counts, path, 1 if single else 2)
+    counts = _wide(path, client) if label is None else _long(path, client, label, single)
+    return _sensible(counts, path, label, 1 if single else 2)
 
 
 def read_numbers(
@@ -63,13 +54,8 @@ def read_numbers(
     """Any numbers, a row per client: the table, the clients' names and the names of the other columns."""
     import polars as pl
 
-    path = Path(path)
-    columns, client = _known_columns(path, client, None)
-    table = _table(path, columns)
-    names = (
-        [str(row) for row in range(table.height)] if client is None else _client_names(table[client], client)
-    )
-    titles = [column for column in columns if column != client]
+    table, client, names = _rows(Path(path), client)
+    titles = [column for column in table.columns if column != client]
     numbers = table.select(pl.col(titles).cast(pl.Float64, strict=False).fill_null(np.nan)).to_numpy()
     bad = np.argwhere(~np.isfinite(numbers))
     if bad.size:
@@ -81,24 +67,28 @@ def read_numbers(
     return numbers, names, titles
 
 
-def _known_columns(path: Path, client: str | None, label: str | None) -> tuple[list[str], str | None]:
-    """The columns of a file, and which of them names the client."""
+def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, list[str]]:
+    """A table with a row per client, which of its columns names the client, and the names."""
     columns = _columns(path)
-    for column in (client, label):
-        if column is not None and column not in columns:
-            raise UserError(f"{path.name} has no column '{column}'{nearest(column, columns)}")
+    if client is not None and client not in columns:
+        raise UserError(f"{path.name} has no column '{client}'{nearest(client, columns)}")
     if client is None:
         index = "" if columns[0] == "" else None  # pandas writes its index as a first column without a name
         client = next((name for name in CLIENT_COLUMNS if name in columns), index)
-    if label is None and "" in columns and client != "":
+    if "" in columns and client != "":
         raise UserError(f"{path.name}: column {columns.index('') + 1} has no name: name it or delete it")
-    return columns, client
+    table = _table(path)
+    if client is None:
+        return table, None, [str(row) for row in range(table.height)]
+    return table, client, _client_names(table[client], client)
 
 
 def _columns(path: Path) -> list[str]:
     """Column names, stripped; all that can be wrong with the file itself is found here."""
     import polars as pl
 
+    if "*" in path.name:
+        raise UserError(f"{path}: several files are read as samples only, name their label with --label")
     if not path.exists():
         raise UserError(f"there is no file {path}: check the path")
     if path.is_dir() or not path.name.lower().endswith(SUFFIXES):
@@ -121,17 +111,17 @@ def _columns(path: Path) -> list[str]:
     return columns
 
 
-def _table(path: Path, columns: Sequence[str]) -> "pl.DataFrame":
-    """The wanted columns as text, so that a bad cell can be quoted as the user wrote it."""
+def _table(path: Path) -> "pl.DataFrame":
+    """All columns as text, so that a bad cell can be quoted as the user wrote it."""
     import polars as pl
 
     try:
         if path.suffix.lower() == ".parquet":
-            table = pl.read_parquet(path, columns=list(columns)).cast(pl.String)
+            table = pl.read_parquet(path).cast(pl.String)
         else:
             table = pl.read_csv(path, infer_schema=False)
             table = table.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
-            table = table.rename({name: name.strip() for name in table.columns}).select(columns)
+            table = table.rename({name: name.strip() for name in table.columns})
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, error) from error
     if table.is_empty():
@@ -140,12 +130,10 @@ def _table(path: Path, columns: Sequence[str]) -> "pl.DataFrame":
     return table.with_columns(pl.when(text == "").then(None).otherwise(text).name.keep())
 
 
-def _wide(table: "pl.DataFrame", client: str | None) -> Counts:
+def _wide(path: Path, client: str | None) -> Counts:
     import polars as pl
 
-    names = (
-        [str(row) for row in range(table.height)] if client is None else _client_names(table[client], client)
-    )
+    table, client, names = _rows(path, client)
     classes = [column for column in table.columns if column != client]
     numbers = table.select(pl.col(classes).cast(pl.Float64, strict=False))
     matrix = np.zeros((table.height, len(classes)), dtype=np.int64)
@@ -194,33 +182,30 @@ def _bad_count(cell: str | None, column: str, row: int, client: str, numbered: b
     return UserError(f"{where}: {cell} is not a whole number, give counts of samples rather than shares")
 
 
-def _long(table: "pl.DataFrame", client: str, label: str) -> Counts:
-    for column in (client, label):
-        missing = table[column].is_null()
-        if missing.any():
-            row = (missing.arg_max() or 0) + 1
-            raise UserError(f"row {row} has nothing in column '{column}': fill it in or delete the row")
-    clients = table[client].unique(maintain_order=True).to_list()
-    classes = sorted(table[label].unique().to_list(), key=_class_order)
-    row_of, column_of = ({name: i for i, name in enumerate(names)} for names in (clients, classes))
-    matrix = np.zeros((len(clients), len(classes)), dtype=np.int64)
-    for who, what, number in table.group_by(client, label).len().iter_rows():
-        matrix[row_of[who], column_of[what]] = number
-    return Counts(matrix, clients, classes)
+def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
+    frame = read_table(str(path), Places.of(), header=True, separator=",")
+    if client is None:
+        client = next((name for name in CLIENT_COLUMNS if name in frame.columns), FILE if single else None)
+    if client is None:
+        raise UserError(f"{path.name}: say which column holds the client of each row with --client")
+    if client == label:
+        raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
+    codes, _, classes = encode_labels(label_column(frame, label))
+    owners = np.asarray(client_column(frame, client)).tolist()
+    clients = list(dict.fromkeys(owners))
+    row_of = {name: row for row, name in enumerate(clients)}
+    shape = len(clients), len(classes)
+    cell = np.array([row_of[name] for name in owners]) * len(classes) + codes.numpy()
+    matrix = np.bincount(cell, minlength=len(clients) * len(classes)).reshape(shape).astype(np.int64)
+    return Counts(matrix, clients, list(classes))
 
 
-def _class_order(name: str) -> tuple[bool, float, str]:
-    """Numbers by value (2 before 10), then words by alphabet."""
-    try:
-        return False, float(name), name
-    except ValueError:
-        return True, 0.0, name
-
-
-def _sensible(counts: Counts, path: Path, fewest: int) -> Counts:
+def _sensible(counts: Counts, path: Path, label: str | None, fewest: int) -> Counts:
     clients, classes = counts.matrix.shape
     if classes < fewest:
         hint = "name every class in a column of its own, separated by commas"
+        if label is not None:
+            hint = f"check whether '{label}' is the label column, for one label cannot be skewed"
         raise UserError(f"{path.name} has {classes or 'no'} class{'' if classes == 1 else 'es'}: {hint}")
     if clients < fewest:
         raise UserError(f"{path.name} has one client: a diagnosis compares at least two")

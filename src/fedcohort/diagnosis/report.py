@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import ArrayLike
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis import distances
 from fedcohort.diagnosis.distances import EPS, Array, SizeImbalance, Smoothing
-from fedcohort.diagnosis.grouping import Suggestion, suggest_groups
-from fedcohort.diagnosis.verdict import Verdict, judge
+from fedcohort.diagnosis.grouping import Suggestion, psi_groups, suggest_groups
+from fedcohort.diagnosis.verdict import Divergence, Verdict, judge
 from fedcohort.errors import UserError
 
 
@@ -102,19 +103,21 @@ def diagnose(
         raise UserError("there is one class only: labels cannot be skewed")
     client_names = _names(clients, table.shape[0], "clients")
     class_names = _names(classes, table.shape[1], "classes")
-    chance = _chance_wpsi(table, seed, smoothing, eps)
-    weighted, terms = distances.wpsi(table, smoothing, eps), distances.psi_terms(table, smoothing, eps)
+    chosen, laplace = _measure(table, seed, smoothing, eps), _measure(table, seed, "laplace", eps)
+    terms = distances.psi_terms(table, smoothing, eps)
     moved = distances.label_emd(table)
     suggestions = suggest_groups(table, seed, max_groups, smoothing, eps)
+    signed_groups = partial(psi_groups, table, seed, max_groups, smoothing, eps, signed=True)
+    names = client_names, class_names
     return Diagnosis(
         counts=table,
         client_names=client_names,
         class_names=class_names,
         smoothing=smoothing,
         eps=eps,
-        wpsi=weighted,
-        wpsi_laplace=distances.wpsi(table, "laplace"),
-        wpsi_by_chance=float(chance.mean()),
+        wpsi=chosen.wpsi,
+        wpsi_laplace=laplace.wpsi,
+        wpsi_by_chance=float(chosen.chance.mean()),
         psi=terms.sum(axis=1),
         psi_terms=terms,
         hellinger=distances.hellinger(table),
@@ -125,12 +128,12 @@ def diagnose(
         coverage=distances.coverage(table),
         size_imbalance=distances.size_imbalance(table),
         suggestions=suggestions,
-        verdict=judge(table, client_names, class_names, weighted, chance, moved, suggestions),
+        verdict=judge(table, *names, chosen, laplace, moved, suggestions, signed_groups),
     )
 
 
-def _chance_wpsi(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Array:
-    """WPSI of federations like this one in which no client differs from the pool but by luck.
+def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Divergence:
+    """WPSI, and that of federations like this one in which no client differs from the pool but by luck.
 
     Simulated, because the asymptotic (C-1)(K-1)/N fails just where it matters: small clients miss classes by
     chance, and a missing class is what PSI punishes most.
@@ -138,7 +141,8 @@ def _chance_wpsi(table: Array, seed: int, smoothing: Smoothing, eps: float) -> A
     random = numpy_generator(seed, "diagnose", "chance")
     pool, size = distances.pooled(table), np.rint(table.sum(axis=1)).astype(np.int64)
     draws = int(np.clip(2_000_000 // table.size, 3, 50))  # large federations vary less and cost more
-    return np.array([distances.wpsi(random.multinomial(size, pool), smoothing, eps) for _ in range(draws)])
+    by_chance = [distances.wpsi(random.multinomial(size, pool), smoothing, eps) for _ in range(draws)]
+    return Divergence(distances.wpsi(table, smoothing, eps), np.array(by_chance))
 
 
 def _names(given: Sequence[str] | None, number: int, what: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from fedcohort.diagnosis.distances import Array
-from fedcohort.diagnosis.features import FeatureSkew, most
+from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.diagnosis.report import Diagnosis
 
@@ -147,16 +147,16 @@ def _groups(diagnosis: Diagnosis, suggestion: Suggestion) -> Table:
 
 def _features(skew: FeatureSkew, limit: int) -> Table:
     shown, left = most(skew.wpsi, limit), max(len(skew.features) - limit, 0)
-    caption = "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift"
     title = "Attributes, most different between clients first"
-    columns = ("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI")
-    table = _table(title, *columns, caption=f"and {left:,} more; {caption}" if left else caption)
+    columns = ("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI", ">empty")
+    table = _table(title, *columns, caption=f"and {left:,} more; {HOW_TO_READ}" if left else HOW_TO_READ)
     for feature in shown:
         (client,) = most(skew.psi[:, feature], 1)
         name = escape(_short(skew.client_names[client], 24))
         numbers = (_number(value) for value in (skew.wpsi[feature], skew.chance[feature]))
+        own = name, _number(skew.psi[client, feature])
         table.add_row(
-            escape(_short(skew.features[feature], 24)), *numbers, name, _number(skew.psi[client, feature])
+            escape(_short(skew.features[feature], 24)), *numbers, *own, f"{skew.empty[feature]:.0%}"
         )
     return table
 

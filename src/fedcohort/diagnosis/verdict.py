@@ -2,15 +2,16 @@
 
 The bands 0.1 and 0.25 are the rules of thumb by which credit scoring reads PSI. They presume samples so large
 that chance plays no part; here they apply to the excess of WPSI over chance, and a WPSI that chance alone
-reaches too is never called skew.
+reaches too is never called skew. Where WPSI falls into another band once half a sample is added to every
+count, it is the smoothing that decides, and the verdict takes the lower band.
 """
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedcohort.cluster import EXACT
+from fedcohort.cluster import EXACT, Labels
 from fedcohort.diagnosis.distances import Array, pooled, proportions
 from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.metrics import adjusted_rand
@@ -21,6 +22,27 @@ MODERATE, STRONG = 0.1, 0.25  # WPSI above chance
 CLEAR = 0.5  # silhouette from which Kaufman and Rousseeuw (1990) call a structure reasonable
 SAME = 0.9  # adjusted Rand index from which two readings tell the same story
 NAMED = 4  # groups described in a sentence
+FEW = 10  # with fewer clients than this all can take part in every round
+SMALL = 3  # groups of fewer clients gain little from sharing, and fedgwc forms none
+
+
+class Divergence(NamedTuple):
+    """WPSI by one smoothing, and its values in federations like this one without skew."""
+
+    wpsi: float
+    chance: Array
+
+    @property
+    def by_luck(self) -> bool:
+        """Whether chance alone reaches it."""
+        return self.wpsi <= self.chance.max()
+
+    @property
+    def level(self) -> Level:
+        excess = self.wpsi - self.chance.mean()
+        if excess < MODERATE or self.by_luck:
+            return "little"
+        return "moderate" if excess < STRONG else "strong"
 
 
 class Verdict(NamedTuple):
@@ -42,76 +64,85 @@ def judge(
     counts: Array,
     client_names: Sequence[str],
     class_names: Sequence[str],
-    wpsi: float,
-    chance: Array,
+    chosen: Divergence,
+    laplace: Divergence,
     label_emd: float,
     suggestions: Sequence[Suggestion],
+    signed_groups: Callable[[], Labels],
 ) -> Verdict:
-    """Words for the numbers. ``chance`` are WPSI values of the same federation without skew."""
-    level = _level(wpsi, chance)
-    clear = None if level == "little" else clearest(suggestions)
+    """Words for the numbers.
+
+    ``chosen`` is WPSI as it is printed, ``laplace`` with half a sample added to every count.
+    ``signed_groups`` finds the groups of clust_psi_pfl by signed features; it is asked only where unsigned
+    ones miss those that stand out.
+    """
+    cautious = min(chosen, laplace, key=lambda item: get_args(Level).index(item.level))
+    clear = None if cautious.level == "little" else clearest(suggestions)
     return Verdict(
-        level,
-        _skew_sentence(level, wpsi, chance, label_emd),
-        _groups_sentence(level, wpsi <= chance.max(), clear, suggestions, counts, class_names),
-        _advice_sentence(level, clear, suggestions),
+        cautious.level,
+        _skew_sentence(chosen, cautious, label_emd),
+        _groups_sentence(cautious, clear, suggestions, counts, class_names),
+        _advice_sentence(cautious.level, clear, suggestions, signed_groups, int(counts.any(axis=1).sum())),
         tuple(_notes(counts, client_names, class_names)),
     )
 
 
 def clearest(suggestions: Sequence[Suggestion]) -> Suggestion | None:
-    """The suggestion with the best silhouette in Hellinger space, if it shows a few clear groups at all."""
+    """The suggestion with the best silhouette in Hellinger space, if it shows a few clear groups at all.
+
+    At least two of them hold several clients: a single client beside all others is no grouping.
+    """
     fit = [
         item
         for item in suggestions
-        if item.label_silhouette >= CLEAR and 2 <= item.groups <= (item.labels >= 0).sum() / 2
+        if item.label_silhouette >= CLEAR
+        and item.groups <= (item.labels >= 0).sum() / 2
+        and sum(size > 1 for size in item.sizes) >= 2
     ]
     return max(fit, key=lambda item: item.label_silhouette, default=None)
 
 
-def _level(wpsi: float, chance: Array) -> Level:
-    excess = wpsi - chance.mean()
-    if excess < MODERATE or wpsi <= chance.max():
-        return "little"
-    return "moderate" if excess < STRONG else "strong"
-
-
-def _skew_sentence(level: Level, wpsi: float, chance: Array, label_emd: float) -> str:
-    if level == "little" and wpsi >= MODERATE:
+def _skew_sentence(chosen: Divergence, cautious: Divergence, label_emd: float) -> str:
+    level, how = cautious.level, "" if cautious is chosen else " with half a sample added to every count"
+    if cautious.by_luck and cautious.wpsi >= MODERATE:
         return (
-            f"Little label skew that these samples could prove: WPSI is {wpsi:.3g}, but clients are so small "
-            f"that chance alone gives {chance.mean():.2g}."
+            f"Little label skew that these samples could prove: WPSI is {cautious.wpsi:.3g}{how}, but "
+            f"clients are so small that chance alone gives up to {cautious.chance.max():.3g}."
         )
     band = {
-        "little": f"credit scoring calls less than {MODERATE} stable",
-        "moderate": f"credit scoring calls {MODERATE} to {STRONG} a moderate shift",
-        "strong": f"credit scoring calls more than {STRONG} a large shift",
+        "little": f"a difference of less than {MODERATE} stable",
+        "moderate": f"a difference of {MODERATE} to {STRONG} a moderate shift",
+        "strong": f"a difference of more than {STRONG} a large shift",
     }[level]
+    other = ""
+    if how:
+        numbers = f"{cautious.wpsi:.3g} where chance gives {cautious.chance.mean():.2g}"
+        other = f";{how} it is {numbers}, and this decides"
     return (
         f"{level.capitalize()} label skew: about {label_emd / 2:.0%} of a client's samples would have to "
         f"change class to match the federation, and WPSI, the mean divergence of clients from it, is "
-        f"{wpsi:.3g} where chance alone gives {chance.mean():.2g} ({band})."
+        f"{chosen.wpsi:.3g} where chance alone gives {chosen.chance.mean():.2g}{other} "
+        f"(credit scoring calls {band})."
     )
 
 
 def _groups_sentence(
-    level: Level,
-    by_luck: bool,
+    cautious: Divergence,
     clear: Suggestion | None,
     suggestions: Sequence[Suggestion],
     counts: Array,
     class_names: Sequence[str],
 ) -> str:
-    if level == "little" and by_luck:
+    if cautious.by_luck:
         return "All clients belong together: any groups would be groups of chance."
-    if level == "little":
+    if cautious.level == "little":
         return "All clients belong together: they differ by more than chance, but too little to part them."
     if clear is None:
         tried = (
             f"{item.rule} gives {_number(item.groups, 'group')} (silhouette {_score(item.label_silhouette)})"
             for item in suggestions
         )
-        return f"No clear groups stand out: {', '.join(tried)}."
+        return f"No clear groups of several clients stand out: {', '.join(tried)}."
     described = [_describe(clear, group, counts, class_names) for group in range(min(clear.groups, NAMED))]
     more = f" and {clear.groups - NAMED} more" if clear.groups > NAMED else ""
     dissent = "" if _agree(suggestions) else "; the other reading groups clients differently"
@@ -121,25 +152,52 @@ def _groups_sentence(
     )
 
 
-def _advice_sentence(level: Level, clear: Suggestion | None, suggestions: Sequence[Suggestion]) -> str:
+def _advice_sentence(
+    level: Level,
+    clear: Suggestion | None,
+    suggestions: Sequence[Suggestion],
+    signed_groups: Callable[[], Labels],
+    clients: int,
+) -> str:
     if level == "little":
         return "Train one model with plain fedavg: labels call for nothing more (features still may)."
+    few = (
+        f"; with only {clients} clients, let all of them take part in every round and compare local_only too"
+    )
     if clear is None:
         start = "fedavg may do, so compare it" if level == "moderate" else "compare fedavg"
+        choose = " and, if a round takes only some clients, with choosing them by labels or losses"
         return (
-            f"Train one model for all: {start} with choosing each round's clients by labels or losses "
-            f"(fedentopt, fedlecc) and with corrected local training (fedprox, scaffold, fedlc)."
+            f"Train one model for all: {start} with corrected local training (fedprox, scaffold, fedlc)"
+            f"{few if clients < FEW else f'{choose} (fedentopt, fedlecc)'}."
         )
-    by_psi = next((item for item in suggestions if item.reading == "clust_psi_pfl"), clear)
-    if by_psi is clear or adjusted_rand(by_psi.labels, clear.labels) >= SAME:
-        how = "clust_psi_pfl"
-    else:
-        how = "ifca, fedgwc, or clust_psi_pfl with signed features, because unsigned ones mix these groups"
-    alone = "; groups of one or two clients gain little from it" if min(clear.sizes) < 3 else ""
-    return (
-        f"Train one model per group ({how}) if a client may use its group's model{alone}; if one model must "
-        f"serve all, choose each round's clients across groups (fedlecc, fedentopt)."
-    )
+    how = _who_finds(clear, suggestions, signed_groups)
+    start = f"Train one model per group ({how}) if a client may use its group's model"
+    if _mostly_small(clear):
+        start = (
+            f"Compare one model per group ({how}) with one for all (fedavg), because groups of one or two "
+            f"clients may gain little"
+        )
+    choose = "; if one model must serve all and a round takes only some clients, choose them across groups"
+    return f"{start}{few if clients < FEW else f'{choose} (fedlecc, fedentopt)'}."
+
+
+def _who_finds(
+    clear: Suggestion, suggestions: Sequence[Suggestion], signed_groups: Callable[[], Labels]
+) -> str:
+    """The methods that would train the groups which stand out."""
+    by_psi = next((item.labels for item in suggestions if item.reading == "clust_psi_pfl"), clear.labels)
+    if adjusted_rand(by_psi, clear.labels) >= SAME:
+        return "clust_psi_pfl"
+    by_losses = "ifca" if _mostly_small(clear) else "ifca, fedgwc"
+    if adjusted_rand(signed_groups(), clear.labels) >= SAME:
+        return f"{by_losses}, or clust_psi_pfl with signed features, because unsigned ones mix these groups"
+    return by_losses
+
+
+def _mostly_small(clear: Suggestion) -> bool:
+    """Whether at least half of the clients are in small groups."""
+    return 2 * sum(size for size in clear.sizes if size < SMALL) >= sum(clear.sizes)
 
 
 def _notes(counts: Array, client_names: Sequence[str], class_names: Sequence[str]) -> list[str]:

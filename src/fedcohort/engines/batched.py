@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
+from fedcohort.core.engine import Answer, Order
 from fedcohort.core.flat import Weights
 from fedcohort.core.optimiser import Optimiser
 from fedcohort.core.parts import Objective
 from fedcohort.core.task import Task
 from fedcohort.core.train import Job
-from fedcohort.engines import Answer, Order
 from fedcohort.engines.lowrank import stacked_maps, step_of
 from fedcohort.engines.pool import PoolEngine
 

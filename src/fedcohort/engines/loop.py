@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.keyed import generator
 from fedcohort.core.merge import merged_task
@@ -15,7 +16,6 @@ from fedcohort.core.statistics import worn
 from fedcohort.core.task import Task
 from fedcohort.core.train import Descend, Job, client_round, prepare
 from fedcohort.data.federation import Split, take
-from fedcohort.engines import Ahead, Answer, Order, Scores, Served, Trial
 
 CHUNK = 4096  # examples evaluated at a time
 

@@ -80,9 +80,9 @@ class Lockstep(NamedTuple):
         after = coefficients(first.local, first.view.lr, first.anchor.pull, max(taken))
         return cls(first.x.flatten(1), first.y, steps, after, stacked_maps(jobs), taken)
 
-    def of_samples(self, told: Sequence[Tensor]) -> Tensor:
-        """``[n]``: what is told of each step's clients, of each of their samples instead."""
-        pairs = zip(told, self.steps, strict=True)
+    def of_samples(self, values: Sequence[Tensor]) -> Tensor:
+        """``[n]``: each step's values, one per client, repeated for each of the client's samples."""
+        pairs = zip(values, self.steps, strict=True)
         return torch.cat([own[:, None].expand_as(step.rows).flatten() for own, step in pairs])
 
 
@@ -155,7 +155,7 @@ def forward(
 ) -> None:
     """Each layer's outputs for every client's mini-batch, into their place in ``values``.
 
-    Of the common weights, and of each earlier gradient, a client has as much as is ``held``.
+    ``held`` is how much of the common weights, and of each earlier gradient, is in a client's weights.
 
     The 1 added to a product of inputs: a bias is a weight of a constant input.
     """

@@ -23,13 +23,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.parts import Ids, Memory, Objective
 from fedcohort.core.task import Task
 from fedcohort.core.train import Job, by_autograd
 from fedcohort.cores import usable_cores
 from fedcohort.data.federation import Split
-from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.loop import LoopEngine, predict
 from fedcohort.engines.lowrank import Lockstep, train_block
@@ -105,12 +105,11 @@ class PoolEngine(LoopEngine):
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
         """Whether all start from the model that was sent, only add gradients of unchanged examples and are
         pulled back alike."""
-        cls = type(objective)
-        usual = cls.begin is Objective.begin and not objective.personal and cls.finish is Objective.finish
+        usual = not (objective.personal or objective.has_own("begin") or objective.has_own("finish"))
         plain = objective.affine and self.task.local.optimiser == "sgd" and not self.task.augment
         if not usual or not plain:
             return False
-        if cls.anchor is Objective.anchor:
+        if not objective.has_own("anchor"):
             return True
         anchors = [objective.anchor(self.view(order)) for order in orders]
         free = all(vector is None for anchor in anchors for vector in anchor[1:])

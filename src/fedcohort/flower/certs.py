@@ -27,7 +27,7 @@ ALLOWED_CLOCK_SKEW = datetime.timedelta(minutes=10)
 
 
 def write_certificates(folder: Path, hosts: Sequence[str], clients: int = 0) -> list[Path]:
-    """An authority, the server's certificate for ``hosts`` and this machine, key pairs of so many clients.
+    """An authority, the server's certificate for ``hosts`` and this machine, key pairs of this many clients.
 
     In a folder that has an authority and no certificate of a server (move an expired one away), the authority
     stays and signs the new one, so that clients keep the ``ca.crt`` they have.

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.flat import Weights
 from fedcohort.core.merge import merged_task
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.task import Task
-from fedcohort.engines import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
 from fedcohort.flower.away import Away, Kept
@@ -201,7 +201,7 @@ class FlowerEngine:
         return Letter(facts, {"down": {} if self.method.silent else order.down, **quota})
 
     def _version(self, client: int, mine: Memory) -> int:
-        """Of the memory that a client shall use."""
+        """Of the memory that a client is to use."""
         return mine.version if isinstance(mine, Kept) and client not in self.afresh else NEVER
 
     def _whose(self, client: int, kept: Recall | None) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedcohort.core.engine import Answer, Order, Scores
 from fedcohort.core.flat import Weights
 from fedcohort.core.parts import Memory, Objective, View
 from fedcohort.data.federation import Federation
-from fedcohort.engines import Answer, Order, Scores
 from fedcohort.flower.wire import Letter
 from fedcohort.leaving import still
 

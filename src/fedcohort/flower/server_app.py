@@ -115,7 +115,7 @@ def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict
 
 
 def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
-    """The experiment as the server sees it. Images are changed at clients, if they shall be."""
+    """The experiment as the server sees it. Images are changed at clients, if at all."""
     settings = {key: value for key, value in experiment.model.items() if key != "name"}
     name, shape = experiment.model["name"], roster.shape
     model = flat_model(name, shape, roster.num_classes, settings, roster.vocabulary)

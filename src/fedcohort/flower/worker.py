@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import statistics
+from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Memory, Merge, Recall
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.task import Task
-from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.flower import wire
 from fedcohort.flower.keep import NEVER, Keep
@@ -144,7 +144,7 @@ class Worker:
         return Letter({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
 
     def _served(self, engine: LoopEngine, letter: Letter) -> Memory:
-        """The model that serves this client: its own, one sent for this, or the one it shall train."""
+        """The model that serves this client: its own, one sent for this, or the one it is to train."""
         if letter.facts["version"] is not None:
             return self._mine(engine, letter.facts["version"])
         return letter.tensors.get("model/0") or letter.tensors["down"]
@@ -169,7 +169,7 @@ class Worker:
         return mine
 
     def _kept(self, engine: LoopEngine, letter: Letter) -> Recall | None:
-        """Its own statistics, if it shall use models with these."""
+        """Its own statistics, if it is to use models with these."""
         version = letter.facts["statistics"]
         if version is None:
             return None

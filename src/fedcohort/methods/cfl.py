@@ -52,7 +52,7 @@ class CFL(Grouping):
         n, nodes = profile.num_clients, 2 * profile.num_clients  # of a tree whose leaves are groups
         return {
             "group": torch.zeros(n, dtype=torch.long),
-            "call": torch.zeros(nodes, dtype=torch.bool),  # whether all of a group shall train
+            "call": torch.zeros(nodes, dtype=torch.bool),  # whether all of a group are to train
             "largest": torch.zeros(nodes),  # norm of a group's mean update so far
             "parent": torch.full((nodes,), -1),  # the group that a group split off, if its model is kept
         }
@@ -109,7 +109,7 @@ class CFL(Grouping):
         return labels if separation(similarity, labels) > self.gamma else np.zeros_like(labels)
 
     def asks(self, memory: Memory, now: Round) -> Ids:
-        """Where nobody shall train, clients look for the model that serves them best."""
+        """Where nobody trains, clients look for the model that serves them best."""
         return now.selected if self.ancestors and not now.cohort else now.members[:0]
 
     def answer(self, losses: Tensor) -> Tensor:

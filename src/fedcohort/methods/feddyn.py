@@ -86,7 +86,7 @@ class FedDyn(Objective, Aggregator):
         ahead = params + move - h / self.alpha
         if self.evaluate != "all":
             return ahead, {**memory, "h": h, "lag": h / self.alpha}
-        start = params.expand_as(memory["last"])  # counts for who never trained
+        start = params.expand_as(memory["last"])  # counts for clients that never trained
         last = memory["last"] if memory["begun"] else start
         last = last.index_copy(0, updates.ids, params + updates.up["delta"])
         lag = last[now.members].mean(0) - ahead

@@ -63,9 +63,8 @@ class FedEntOpt(Selector):
         wanted = round(self.buffer * members) if self.buffer < 1 else int(self.buffer)
         if wanted > members - now.cohort:
             warnings.warn(
-                f"fedentopt: a buffer of {wanted} leaves no full cohort of {now.cohort} "
-                f"among {members} clients; "
-                f"using {members - now.cohort}",
+                f"fedentopt: a buffer of {self.buffer:g} leaves too few clients for a full cohort and is "
+                "shortened: lower it, or the cohort",
                 RuntimeWarning,
                 stacklevel=2,
             )

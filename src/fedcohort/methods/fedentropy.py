@@ -10,7 +10,7 @@ Equation:
 
 Where we differ:
     Drawing by value is that of the authors' code; whether the paper's first stage is the same was not
-    verified. ``epsilon=0`` draws uniformly, as papers do that compare with it.
+    verified. ``epsilon=0`` draws uniformly, as do papers that compare with it.
 """
 
 from dataclasses import dataclass

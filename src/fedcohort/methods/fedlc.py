@@ -38,7 +38,7 @@ class FedLC(Objective):
 
     @property
     def affine(self) -> bool:
-        return self.denominator == "all"
+        return self.denominator == "all" and not self.has_own("correct")
 
     def logits(self, view: View) -> LogitMap:
         if not self.tau:

@@ -7,9 +7,11 @@ from fedcohort.checkpoint import write_atomically
 from fedcohort.diagnosis.features import FeatureSkew
 from fedcohort.diagnosis.report import Diagnosis
 from fedcohort.errors import UserError
-from fedcohort.report.page import Page, render
+from fedcohort.record import CONFIG, ENVIRONMENT
+from fedcohort.report.page import MARK, Page, render
 
 REPORT = "report.html"  # in the directory of a comparison
+HEAD = 1000  # bytes of a page that hold its mark
 
 
 def write_report(runs: Sequence[Path], out: Path) -> Path:
@@ -29,8 +31,23 @@ def write_diagnosis(diagnosis: Diagnosis, out: Path, features: FeatureSkew | Non
 
 def _write(page: Page, out: Path) -> Path:
     try:
+        _refuse_to_destroy(out)
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, render(page).encode())
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}; choose another file") from None
     return out
+
+
+def _refuse_to_destroy(out: Path) -> None:
+    """Reports replace reports and nothing else; of a run's directory, only ``REPORT`` is theirs."""
+    home = out.resolve().parent
+    if out.name != REPORT and (home / CONFIG).exists() and (home / ENVIRONMENT).exists():
+        raise UserError(f"{out} would be among the files of a run: choose a place outside its directory")
+    if out.exists() and not (out.is_file() and _is_report(out)):
+        raise UserError(f"{out} exists and is no report of fedcohort, so it is kept: choose another file")
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(HEAD)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcohort.diagnosis.distances import hellinger_points
-from fedcohort.diagnosis.features import FeatureSkew, most
+from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.diagnosis.report import Diagnosis
 from fedcohort.report.labels import CLIENTS, client_map, label_map, left_out, psi_card, rows_allowed
@@ -101,11 +101,13 @@ def _attributes(skew: FeatureSkew) -> Card:
         (client,) = most(skew.psi[:, feature], 1)
         numbers = (_number(value) for value in (skew.wpsi[feature], skew.chance[feature]))
         own = skew.client_names[client], _number(skew.psi[client, feature])
-        rows.append([skew.features[feature], *numbers, *own])
+        rows.append([skew.features[feature], *numbers, *own, f"{skew.empty[feature]:.0%}"])
     return Card(
         "Attributes, most different between clients first",
-        "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift.",
-        table=Table(("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI"), rows),
+        HOW_TO_READ,
+        table=Table(
+            ("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI", ">empty"), rows
+        ),
     )
 
 

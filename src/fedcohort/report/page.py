@@ -14,6 +14,7 @@ from fedcohort.report.style import TEMPLATES
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+MARK = '<meta name="generator" content="fedcohort">'  # near the start of every page, and of nobody else's
 ALL = "*"  # the option of a filter that hides nothing
 
 
@@ -91,6 +92,7 @@ def render(page: Page) -> str:
     here = files("fedcohort.report")
     return environment.get_template("page.html").render(
         page=page,
+        mark=MARK,
         templates=TEMPLATES,
         plotly=get_plotlyjs(),
         style=(here / "page.css").read_text(encoding="utf-8"),

@@ -11,6 +11,7 @@ from fedcohort.report.page import Card, Table
 from fedcohort.show import SCOPES, cell
 
 MAIN = "global.accuracy"
+LOSS = "global.loss"
 SEEDS = 3  # fewest for a test: with two, an interval is nearly as wide as all accuracies
 LEVEL = 0.05
 
@@ -29,6 +30,21 @@ def standings_of(evidence: Evidence) -> list[Standing]:
     """Best first; references, which are no federated methods, after all others."""
     ranked, references = rank([run.outcome for run in evidence.runs]), evidence.references
     return sorted(ranked, key=lambda standing: standing.method in references)
+
+
+def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, str]:
+    """Of methods whose loss was, to the last bit, that of one listed before them in every round of every
+    seed: that one. Selectors, for instance, have nothing to choose when everybody trains."""
+    first: dict[tuple[object, ...], str] = {}
+    copies = {}
+    for title in (standing.method for standing in standings):
+        runs = sorted((run for run in evidence.runs if run.title == title), key=lambda run: run.seed)
+        if all(LOSS in run.curves for run in runs):
+            losses = (run.curves[LOSS][1].tobytes() for run in runs)
+            went = tuple(zip((run.seed for run in runs), losses, strict=True))
+            if first.setdefault(went, title) != title:
+                copies[title] = first[went]
+    return copies
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
@@ -55,8 +71,10 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, Paired]:
-    """Each method against the first, where enough seeds are common; p adjusted by Holm."""
-    leader, *others = standings
+    """Each method against the first, where enough seeds are common; p adjusted by Holm. A copy of another is
+    no further test."""
+    copies = copies_of(evidence, standings)
+    leader, *others = (standing for standing in standings if standing.method not in copies)
     found = {}
     for other in others:
         pairs = _common(evidence.runs, leader.method, other.method)
@@ -110,9 +128,15 @@ def leaderboard_card(evidence: Evidence) -> Card:
 
 
 def _words(evidence: Evidence) -> list[str]:
-    if all(run.complete for run in evidence.runs):
-        return [headline(evidence)]
-    return [headline(evidence), "Not all runs are complete: each number is the last that was measured."]
+    copies = copies_of(evidence, standings_of(evidence))
+    words = [headline(evidence)]
+    words += [
+        f"{copy} gave exactly the losses of {other} in every seed, so the two count as one."
+        for copy, other in copies.items()
+    ]
+    if not all(run.complete for run in evidence.runs):
+        words.append("Not all runs are complete: each number is the last that was measured.")
+    return words
 
 
 def _note(standings: Sequence[Standing], tests: dict[str, Paired]) -> str:
@@ -142,7 +166,9 @@ def _test_cells(standing: Standing, tests: dict[str, Paired]) -> list[str]:
 
 def headline(evidence: Evidence) -> str:
     """Which method is best, and how sure that is."""
-    standings = standings_of(evidence)
+    ranked = standings_of(evidence)
+    copies = copies_of(evidence, ranked)
+    standings = [standing for standing in ranked if standing.method not in copies]
     best = standings[0]
     accuracy = best.mean.get(MAIN, np.nan)
     if np.isnan(accuracy):

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from fedcohort.core.engine import Engine
 from fedcohort.core.loop import Report, start, step
 from fedcohort.core.merge import present
 from fedcohort.core.method import Method
@@ -11,7 +12,6 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import State, pack
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
-from fedcohort.engines import Engine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.evaluate import serving, settle
 from fedcohort.partition import partitioner

@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.parts import Ids, Objective
 from fedcohort.core.task import Task
 from fedcohort.data import Split
-from fedcohort.engines import Answer, Order, Trial
 from fedcohort.engines.loop import LoopEngine
 
 
@@ -57,7 +57,7 @@ def with_rows(task: Task, rows: Callable[[int, Tensor], Tensor]) -> Task:
 
 
 def with_sizes(task: Task, sizes: dict[int, int]) -> Task:
-    """These clients have so many training samples."""
+    """These clients have this many training samples."""
     return with_rows(task, lambda client, rows: rows[: sizes.get(client, len(rows))])
 
 

@@ -1,5 +1,6 @@
 """Users' own tables: CSV (also gzipped) and Parquet, one row per example."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -43,6 +44,7 @@ class Table:
     text: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()  # numbers that are codes, not quantities
     missing: Literal["refuse", "mean"] = "refuse"  # for empty cells of number columns
+    empty: tuple[str, ...] = ()  # words that stand for an empty cell, besides tables.MISSING
     threshold: float | None = None  # makes a number column a yes/no label: above the threshold or not
     classes: tuple[str, ...] | None = None  # every label there is, if the table may lack some
     test_path: str | None = None
@@ -52,14 +54,14 @@ class Table:
 
     def load(self, where: Places, share: bool = False) -> Dataset:
         """``share``: the table is one client's own."""
-        frame = read_table(self.path, where, self.header, self.separator)
+        frame = read_table(self.path, where, self.header, self.separator, self.empty)
         test = None
         if self.test_path is not None:
-            test = read_table(self.test_path, where, self.header, self.separator)
+            test = read_table(self.test_path, where, self.header, self.separator, self.empty)
         self._require_columns(frame)
         columns = [
             learn_column(frame, name, self.text, self.categorical, self.missing == "mean", self.text_width)
-            for name in self._features(frame)
+            for name in self._features(frame, share)
         ]
         labels, test_labels = self._labels(frame), None if test is None else self._labels(test)
         names = None
@@ -88,8 +90,10 @@ class Table:
             for name in getattr(self, option) or ():
                 require(frame, name, option)
 
-    def _features(self, frame: "pl.DataFrame") -> list[str]:
+    def _features(self, frame: "pl.DataFrame", share: bool) -> list[str]:
         others = [name for name in frame.columns if name not in (self.label, self.client, FILE)]
+        if share:  # other clients' tables may have the same columns in another order
+            others.sort()
         names = list(self.features) if self.features is not None else others
         names += [name for name in self.text if name not in names]
         if self.label in names:
@@ -112,10 +116,25 @@ class Table:
         filled = {
             column.name: n
             for column in columns
-            if column.levels is None and (n := frame[column.name].null_count())
+            if column.kind == "numbers" and (n := frame[column.name].null_count())
         }
-        kinds = {column.name: column.width for column in columns}
-        return {"source": "table", **vars(self), "columns": kinds, "filled": filled}
+        empty = {column.name: frame[column.name].null_count() / frame.height for column in columns}
+        widths = {column.name: column.width for column in columns}
+        read = _account(Counter(column.kind for column in columns), filled, frame.height)
+        found = {"columns": widths, "filled": filled, "empty_shares": empty, "read": read}
+        return {"source": "table", **vars(self), **found}
+
+
+def _account(kinds: Counter[str], filled: dict[str, int], rows: int) -> str:
+    """How the columns were read, in words."""
+    told = f"columns of the table: {', '.join(f'{number} of {kind}' for kind, number in kinds.items())}"
+    if not filled:
+        return told
+    cells, most = kinds["numbers"] * rows, max(filled, key=lambda name: filled[name])
+    return (
+        f"{told}; {sum(filled.values()):,} of {cells:,} numbers are missing and filled with the mean, "
+        f"most in '{most}' ({filled[most] / rows:.0%})"
+    )
 
 
 def _encode(columns: list[Column], frame: "pl.DataFrame") -> Tensor:

@@ -1,0 +1,5 @@
+"""``python -m fedcohort`` is the command line."""
+
+from fedcohort.cli import main
+
+main()
