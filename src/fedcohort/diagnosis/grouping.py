@@ -84,18 +84,13 @@ def side_by_side(*kinds: ArrayLike) -> Array:
     return scaled[0] if len(scaled) == 1 else np.hstack([part / np.sqrt(part.shape[1]) for part in scaled])
 
 
-def psi_groups(
-    counts: ArrayLike,
-    seed: int,
-    max_groups: int | None,
-    smoothing: Smoothing = "eps",
-    eps: float = EPS,
-    signed: bool = False,
+def signed_groups(
+    counts: ArrayLike, seed: int, max_groups: int | None, smoothing: Smoothing = "eps", eps: float = EPS
 ) -> Labels:
-    """The groups of clust_psi_pfl: K-means on PSI features; -1 for clients without samples."""
+    """The groups of ``clust_psi_pfl(signed=True)``; -1 for clients without samples."""
     table = counts_array(counts)
     held = table.any(axis=1)
-    features = standardise(psi_features(table[held], smoothing, eps, signed)).features
+    features = standardise(psi_features(table[held], smoothing, eps, signed=True)).features
     labels = np.full(len(table), -1, dtype=np.int64)
     labels[held] = kmeans_by_silhouette(features, max_groups, seed).labels
     return labels
@@ -119,7 +114,7 @@ def suggest_groups(
         own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
         return Suggestion(reading, rule, everyone, own, shared)
 
-    by_psi = psi_groups(rows, seed, max_groups, smoothing, eps)
+    by_psi = kmeans_by_silhouette(features, max_groups, seed).labels
     by_density = optics_groups(points)
     density = "OPTICS on Hellinger distances"
     if len(rows) > EXACT:

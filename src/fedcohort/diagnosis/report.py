@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis import distances
 from fedcohort.diagnosis.distances import EPS, Array, SizeImbalance, Smoothing
-from fedcohort.diagnosis.grouping import Suggestion, psi_groups, suggest_groups
+from fedcohort.diagnosis.grouping import Suggestion, signed_groups, suggest_groups
 from fedcohort.diagnosis.verdict import Divergence, Verdict, judge
 from fedcohort.errors import UserError
 
@@ -107,7 +107,7 @@ def diagnose(
     terms = distances.psi_terms(table, smoothing, eps)
     moved = distances.label_emd(table)
     suggestions = suggest_groups(table, seed, max_groups, smoothing, eps)
-    signed_groups = partial(psi_groups, table, seed, max_groups, smoothing, eps, signed=True)
+    by_sign = partial(signed_groups, table, seed, max_groups, smoothing, eps)
     names = client_names, class_names
     return Diagnosis(
         counts=table,
@@ -128,7 +128,7 @@ def diagnose(
         coverage=distances.coverage(table),
         size_imbalance=distances.size_imbalance(table),
         suggestions=suggestions,
-        verdict=judge(table, *names, chosen, laplace, moved, suggestions, signed_groups),
+        verdict=judge(table, *names, chosen, laplace, moved, suggestions, by_sign),
     )
 
 

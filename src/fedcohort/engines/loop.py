@@ -85,14 +85,13 @@ class LoopEngine:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
 
-    def job(self, objective: Objective, order: Order, number: int, model: Flat | None = None) -> Job:
-        """The client's local steps in this round, perhaps with a model of its own."""
+    def job(self, objective: Objective, order: Order, number: int) -> Job:
+        """The client's local steps in this round."""
         task, train = self.task, self.task.federation.train
         key = task.seed, number, order.client
         view = self.view(order)
         rows = self.rows(order)
-        model = model or task.model
-        return prepare(objective, model, task.local, train.x, train.y, view, key, rows, task.augment)
+        return prepare(objective, task.model, task.local, train.x, train.y, view, key, rows, task.augment)
 
     def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
         """One client's round, perhaps with a faster way to take the steps."""

@@ -42,7 +42,7 @@ def coefficients(local: Local, lr: float, pull: float, steps: int) -> Tensor:
 
 
 class Step(NamedTuple):
-    """One mini-batch of every client in a chunk, padded to the same size."""
+    """One mini-batch of every client in a block, padded to the same size."""
 
     rows: Tensor  # [K, m] of the examples
     share: Tensor  # [K, m]: 1 / batch size, 0 for padding

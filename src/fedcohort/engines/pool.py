@@ -75,7 +75,7 @@ class PoolEngine(LoopEngine):
         together, alone = self._divide(objective, [order for order in orders if self.size(order)])
         for some in together:
             jobs = [self.job(objective, order, number) for order in some]
-            yield partial(self._train_block, objective, some, number, jobs, Lockstep.of(jobs))
+            yield partial(self._train_block, some, jobs, Lockstep.of(jobs))
         for order in sorted(alone, key=lambda order: -self._steps(order)):
             yield partial(self._train_alone, objective, order, number)
 
@@ -116,25 +116,21 @@ class PoolEngine(LoopEngine):
         return free and len({anchor.pull for anchor in anchors}) == 1
 
     def _train_alone(self, objective: Objective, order: Order, number: int) -> list[Answer]:
-        by_hand = self.stack is not None and objective.affine and self.task.augment is None
-        descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
-        return [self.train_one(order, self.job(objective, order, number, self._model()), descend)]
+        return [self._train_job(order, self.job(objective, order, number))]
 
-    def _train_block(
-        self,
-        objective: Objective,
-        orders: Sequence[Order],
-        number: int,
-        jobs: Sequence[Job],
-        lockstep: Lockstep,
-    ) -> list[Answer]:
+    def _train_job(self, order: Order, job: Job) -> Answer:
+        by_hand = self.stack is not None and job.objective.affine and self.task.augment is None
+        descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
+        return self.train_one(order, job._replace(model=self._model()), descend)
+
+    def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
         assert self.stack is not None
         block, traces = train_block(self.stack, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []
         for order, row, trace, job in zip(orders, block.rows(), traces, jobs, strict=True):
             if row is None:  # out of range here; by itself it may just be within
-                answers += self._train_alone(objective, order, number)
+                answers.append(self._train_job(order, job))
                 continue
             up: Memory = {"delta": row}  # type: ignore[dict-item]  # a tensor in all but name
             steps, buffers = len(job.plan), order.down["buffers"]

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fedcohort.core.flat import Flat
+from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.registry import Registry
 from fedcohort.core.settings import build as build_settings
 from fedcohort.errors import UserError
@@ -111,8 +111,9 @@ def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int
     try:
         model = Flat(partial(_network, make))
         with torch.no_grad():
-            answer = model.logits(model.init(0), examples)
-            _watch(model, examples)
+            weights = model.init(0)
+            answer = model.logits(weights, examples)
+            _watch(model, weights, examples)
     except UserError:
         raise
     except Exception as error:  # somebody else's code: anything may happen
@@ -124,7 +125,7 @@ def _try_out(make: Callable[[], nn.Module], shape: tuple[int, ...], classes: int
     return model
 
 
-def _watch(model: Flat, examples: torch.Tensor) -> None:
+def _watch(model: Flat, weights: Weights, examples: torch.Tensor) -> None:
     """What only a training step shows: which layer comes last, and whether anything draws random numbers by
     itself (``F.dropout`` in a network's ``forward``, say)."""
     told: list[tuple[str, Any]] = []
@@ -135,7 +136,7 @@ def _watch(model: Flat, examples: torch.Tensor) -> None:
     ]
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
-        answer = model.logits(model.init(0), examples, training=True)
+        answer = model.logits(weights, examples, training=True)
         if not torch.equal(before, torch.get_rng_state()):
             model.draws_globally = model.is_random = True
     for hook in hooks:
