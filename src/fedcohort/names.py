@@ -1,0 +1,21 @@
+"""Names that somebody else chose, made fit to be printed, logged and opened in a spreadsheet."""
+
+import re
+
+LONGEST = 80  # characters that a report has room for
+FORMULA = re.compile(r"[=+\-@]")  # how a spreadsheet knows that a cell is to be computed
+
+
+def safe_name(text: str) -> str:
+    """The name on one line, without control characters; one that a spreadsheet would compute is quoted."""
+    line = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text.strip())
+    short = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return f"'{short}" if FORMULA.match(short) and not _is_number(short) else short
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

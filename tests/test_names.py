@@ -1,0 +1,29 @@
+import pytest
+
+from fedcohort.names import LONGEST, safe_name
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("St. Mary's", "St. Mary's"),
+        (" ward 3 ", "ward 3"),
+        ("a\nERROR all is lost", "a\\x0aERROR all is lost"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\u202egnirts", "\\x202egnirts"),
+        ("\ud800", "\\xd800"),
+        ('=HYPERLINK("http://x")', "'=HYPERLINK(\"http://x\")"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-1", "-1"),
+        ("+49 30", "'+49 30"),
+        ("-2+3", "'-2+3"),
+    ],
+)
+def test_a_name_is_one_harmless_cell(given, shown):
+    assert safe_name(given) == shown
+    assert safe_name(shown) == shown
+
+
+def test_a_name_is_no_longer_than_a_report_can_show():
+    assert len(safe_name("9" * 5000)) == LONGEST
+    assert len(safe_name("=" * 5000)) <= LONGEST + 1
