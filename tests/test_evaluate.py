@@ -27,7 +27,7 @@ from fedcohort import evaluate
 from fedcohort.core.flat import Weights
 from fedcohort.core.loop import Report
 from fedcohort.core.method import Method
-from fedcohort.core.profile import Local
+from fedcohort.core.profile import Local, Privacy
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, Split
@@ -73,7 +73,10 @@ def state_of(*tables: Tensor, group: tuple[int, ...] = (0, 0, 0, 0), **rest: obj
 
 def measured(state: State, method: str = "fedavg", data: Federation | None = None) -> dict[str, float]:
     task = task_of(data or federation())
-    rows = evaluate.evaluation_rows(Method.parse(method), state, task, LoopEngine(task), clients=False)
+    parsed = Method.parse(method)
+    rows = evaluate.evaluation_rows(
+        parsed, state, task, task.profile(parsed), LoopEngine(task), clients=False
+    )
     assert {row.round for row in rows} == {7}
     return final_metrics(rows)
 
@@ -150,7 +153,7 @@ def test_rows_of_clients_name_client_and_group() -> None:
     task = task_of(federation())
     state = state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
-    rows = evaluate.evaluation_rows(method, state, task, LoopEngine(task), clients=True)
+    rows = evaluate.evaluation_rows(method, state, task, task.profile(method), LoopEngine(task), clients=True)
     mine = {(row.client, row.group, row.metric): row.value for row in rows if row.client}
     assert mine[("north", "0", "accuracy")] == 3 / 4
     assert mine[("north", "0", "test_size")] == 4
@@ -224,13 +227,36 @@ def test_rows_of_a_round() -> None:
     ids = [torch.tensor(clients) for clients in ([0, 1, 3], [0], [1], [3])]
     report = Report(6, *ids, loss=0.5)
     state = state_of(identity, shifted, group=(0, 1, 0, 1), bytes_up=10, bytes_down=20)
-    rows = evaluate.round_rows(report, state, task_of(federation()))
+    task = task_of(federation())
+    rows = evaluate.round_rows(report, state, task, task.profile(Method.parse("fedavg")))
     got = final_metrics(rows)
     entropy = -(3 / 6 * math.log2(3 / 6) + 2 / 6 * math.log2(2 / 6) + 1 / 6 * math.log2(1 / 6))
     told = {"cohort": 3, "lost": 1, "rejected": 1, "train_loss": 0.5, "bytes_up": 10, "bytes_down": 20}
     assert got == pytest.approx({**told, "cohort_entropy": entropy})
     trained = [(row.client, row.group, row.value) for row in rows if row.scope == "cohort"]
     assert trained == [("north", "0", 1.0), ("east", "1", 0.0), ("west", "1", 0.0)]
+
+
+@pytest.mark.parametrize("counts", ["withheld", "noised"])
+def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
+    """With one client a round, the cohort's entropy would be each client's own; groups by label likewise."""
+    task = replace(task_of(federation()), privacy=Privacy(counts, 0.1))
+    true = run("fedavg", replace(task, privacy=Privacy()), 4)
+    told = run("fedavg", task, 4)
+    entropies = [[row.value for row in each.rows if row.metric == "cohort_entropy"] for each in (true, told)]
+    assert len(entropies[0]) == 4
+    assert entropies[1] == [] if counts == "withheld" else entropies[1] != entropies[0]
+    method, state = Method.parse("fedavg"), state_of(identity, shifted, group=(0, 1, 0, 1))
+    rows = evaluate.evaluation_rows(
+        method, state, task, task.profile(method), LoopEngine(task), clients=False
+    )
+    exact = replace(task, privacy=Privacy())
+    were = evaluate.evaluation_rows(
+        method, state, exact, exact.profile(method), LoopEngine(task), clients=False
+    )
+    by_labels = [{r.metric: r.value for r in each if r.metric in ("was", "wadb")} for each in (were, rows)]
+    assert by_labels[0].keys() == {"was", "wadb"}
+    assert by_labels[1] == {} if counts == "withheld" else by_labels[1] != by_labels[0]
 
 
 def test_when_to_evaluate_and_the_first_round_at_the_target() -> None:

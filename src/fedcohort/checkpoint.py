@@ -62,10 +62,13 @@ def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     )
 
 
-def write_atomically(path: Path, data: bytes, keep: Path | None = None) -> None:
-    """Replaces a file at once or not at all; ``keep`` is where the replaced one goes."""
+def write_atomically(path: Path, data: bytes, keep: Path | None = None, private: bool = False) -> None:
+    """Replaces a file at once or not at all; ``keep`` is where the replaced one goes. What is ``private`` only
+    its owner can read."""
     aside = path.with_suffix(path.suffix + ".tmp")
     with aside.open("wb") as file:
+        if private:
+            aside.chmod(0o600)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

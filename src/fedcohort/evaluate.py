@@ -49,11 +49,10 @@ class Row(NamedTuple):
         )
 
 
-def settle(method: Method, state: State, task: Task, engine: Engine) -> State:
+def settle(method: Method, state: State, profile: Profile, engine: Engine) -> State:
     """The state in which every client that chooses its model for itself has chosen."""
     if not method.grouping.has_own("asks"):
         return state
-    profile = task.profile(method)
     everybody = profile.eligible
     return ask(method, state, Round(state.round, profile, 0, everybody, 0, everybody), engine)[0]
 
@@ -142,13 +141,14 @@ def client_rows(number: int, scores: Scores, clients: tuple[str, ...], group: Te
     return rows
 
 
-def group_rows(number: int, state: State, task: Task, models: int) -> list[Row]:
-    """How many models serve somebody; how well groups, if several, fit the labels and the known truth."""
+def group_rows(number: int, state: State, task: Task, told: Tensor | None, models: int) -> list[Row]:
+    """How many models serve somebody; how well groups, if several, fit the labels that clients told and the
+    known truth."""
     federation, group = task.federation, state.grouping["group"].numpy()
     used = np.unique(group)
     values: dict[str, float] = {"groups": float(models)}
-    if len(used) > 1 and federation.seen is not None:
-        counts = federation.seen.numpy()
+    if len(used) > 1 and told is not None:
+        counts = told.numpy()
         held = counts.sum(1) > 0
         p = counts[held] / counts[held].sum(1, keepdims=True)
         values |= {"was": metrics.was(p, group[held]), "wadb": metrics.wadb(p, group[held])}
@@ -158,8 +158,8 @@ def group_rows(number: int, state: State, task: Task, models: int) -> list[Row]:
     return [Row(number, "grouping", "", "", metric, value) for metric, value in values.items()]
 
 
-def round_rows(report: Report, state: State, task: Task) -> list[Row]:
-    """What a round did: who trained, on which labels, at what cost so far."""
+def round_rows(report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
+    """What a round did: who trained, on which labels as far as they were told, at what cost so far."""
     number = state.round
     names = task.federation.clients
     values = {
@@ -170,8 +170,8 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
         "bytes_up": float(state.bytes_up),
         "bytes_down": float(state.bytes_down),
     }
-    if (counts := task.federation.seen) is not None:
-        values["cohort_entropy"] = metrics.cohort_entropy(counts[report.selected].numpy())
+    if profile.counts is not None:
+        values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[report.selected].numpy())
     if len(report.declined):
         values["declined"] = float(len(report.declined))
     group = state.grouping["group"]
@@ -191,18 +191,26 @@ def round_rows(report: Report, state: State, task: Task) -> list[Row]:
 
 
 def evaluation_rows(
-    method: Method, state: State, task: Task, engine: Engine, clients: bool, ahead: Ahead | None = None
+    method: Method,
+    state: State,
+    task: Task,
+    profile: Profile,
+    engine: Engine,
+    clients: bool,
+    ahead: Ahead | None = None,
 ) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
-    state = settle(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local)
+    state = settle(method, state, profile, engine)
     models = serving(method, state)
     scores = engine.score(models, ahead, statistics.kept(task, state.clients))
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
     )
-    rows += fairness_rows(state.round, scores.accuracy) + group_rows(state.round, state, task, len(models))
+    rows += fairness_rows(state.round, scores.accuracy)
+    rows += group_rows(state.round, state, task, profile.counts, len(models))
     if clients:
         rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
     return rows
@@ -211,7 +219,7 @@ def evaluation_rows(
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
     task, engine = present(method, state, task, engine)
     profile = replace(profile, model=task.model, local=task.local)
-    state = settle(method, state, task, engine)
+    state = settle(method, state, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = engine.score(models, kept=statistics.kept(task, adapted, state.clients))
     return scope_rows(state.round, "adapted", scores, task.federation.classes)

@@ -70,11 +70,11 @@ def run(
         while state.round < rounds:
             sent = workers.messages
             state, report = step(method, state, task, profile, workers)
-            rows, last = round_rows(report, state, task), state.round == rounds
+            rows, last = round_rows(report, state, task, profile), state.round == rounds
             if last or state.round % evaluation.every == 0:
                 elsewhere = bool(workers.messages) and not last
                 ahead = orders_ahead(method, state, task, profile) if elsewhere else None
-                rows += evaluation_rows(method, state, task, workers, clients=last, ahead=ahead)
+                rows += evaluation_rows(method, state, task, profile, workers, clients=last, ahead=ahead)
             if last and evaluation.adapted:
                 rows += adapted_rows(method, state, task, profile, workers)
             if workers.messages > sent:

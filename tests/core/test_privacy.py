@@ -1,43 +1,107 @@
 """What clients reveal of their labels."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
+from fedcohort.core.keyed import numpy_generator
 from fedcohort.core.method import Method
+from fedcohort.core.noise import SENSITIVITY, simulated_noise, tidied
 from fedcohort.core.profile import Privacy
 from fedcohort.errors import UserError
 from fedcohort.testing import play, tiny_task
 
 COUNTS = torch.full((400, 10), 1000)
+FEDLECC = Method.parse("fedlecc")
+
+
+def told(epsilon, seed=0):
+    task = tiny_task(privacy=Privacy("noised", epsilon))
+    return task.federation, task.federation.tell(FEDLECC, task.privacy, seed).counts
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
-def test_laplace_noise_of_scale_one_over_epsilon(epsilon):
-    """Deviation sqrt(2) / epsilon; 4000 draws of kurtosis 6 estimate it to sqrt(5 / 4 / 4000) = 1.8 %."""
-    noise = Privacy("noised", epsilon).reveal(COUNTS, seed=0) - COUNTS
-    assert float(noise.std()) == pytest.approx(math.sqrt(2) / epsilon, rel=0.09)
-    assert abs(float(noise.mean())) < 5 * math.sqrt(2) / epsilon / math.sqrt(4000)
+def test_the_noise_is_discrete_laplace_of_scale_two_over_epsilon(epsilon):
+    """P(x) = (1 - a) / (1 + a) * a^|x| with a = exp(-epsilon / 2): one sample less here, one more there."""
+    noise = simulated_noise(COUNTS, epsilon, 0, "a client")
+    a = math.exp(-epsilon / SENSITIVITY)
+    edge = int(4 / epsilon)
+    share = [(1 - a) / (1 + a) * a ** abs(x) for x in range(-edge, edge + 1)]
+    seen = [int((noise == x).sum()) for x in range(-edge, edge + 1)]
+    rest = noise.numel() - sum(seen), 1 - sum(share)
+    assert chisquare([*seen, rest[0]], np.array([*share, rest[1]]) * noise.numel()).pvalue > 1e-3
+    assert noise.dtype == torch.int64
 
 
-def test_noise_is_each_clients_own_and_keyed_by_the_seed():
-    noised = Privacy("noised", 0.5)
-    one = noised.reveal(COUNTS, seed=0)
-    assert noised.reveal(COUNTS, seed=0).equal(one)
-    assert not noised.reveal(COUNTS, seed=1).equal(one)
-    assert not one[0].equal(one[1])
-    assert noised.reveal(COUNTS[:3], seed=0).equal(one[:3])  # the others do not matter
+def test_tables_that_are_no_whole_numbers_get_noise_of_the_same_scale():
+    """Deviation sqrt(2) * 2 / epsilon; 4000 draws of kurtosis 6 estimate it to sqrt(5 / 4 / 4000) = 1.8 %."""
+    noise = simulated_noise(COUNTS.double(), 0.5, 0, "a client")
+    assert float(noise.std()) == pytest.approx(math.sqrt(2) * 2 / 0.5, rel=0.09)
 
 
-def test_counts_below_zero_are_clipped():
-    revealed = Privacy("noised", 0.1).reveal(torch.zeros(50, 4, dtype=torch.long), seed=0)
-    assert float(revealed.min()) == 0.0
-    assert 0.4 < float((revealed == 0).double().mean()) < 0.6
+def test_noise_is_each_clients_own_and_repeats_with_the_experiment():
+    _, one = told(0.5)
+    assert told(0.5)[1].equal(one)
+    assert not told(0.5, seed=1)[1].equal(one)
+    federation, other = told(0.5)
+    moved = replace(federation, train=replace(federation.train, x=federation.train.x + 1))
+    assert not moved.tell(FEDLECC, Privacy("noised", 0.5), 0).counts.equal(other)
+
+
+def test_answers_at_two_epsilons_do_not_cancel():
+    """One draw rescaled by 1/epsilon would: twice the answer at 1 less that at 1/2 would be the truth."""
+    counts = torch.full((50, 10), 10_000)
+    half, whole = (simulated_noise(counts, epsilon, 0, repr(epsilon)) for epsilon in (0.5, 1.0))
+    assert not (2 * (counts + whole) - (counts + half)).equal(counts)
+    federation, fine = told(1.0)
+    coarse = told(0.5)[1]
+    guess = (2 * fine - coarse).round().clamp(min=0)
+    assert not guess.equal(federation.counts.double())
+    correlation = np.corrcoef((fine - federation.counts).flatten(), (coarse - federation.counts).flatten())
+    assert abs(correlation[0, 1]) < 0.7
+
+
+def test_what_a_report_prints_does_not_give_the_noise():
+    """Its readers know the seed, the fingerprint, epsilon and the client's number; the data they lack."""
+    federation, seen = told(0.5)
+    for secret in (federation.fingerprint(), federation.fingerprint()[:12], ""):
+        guess = [
+            tidied(row + simulated_noise(row, 0.5, 0, secret, "counts", "0.5", client), int(row.sum()))
+            for client, row in enumerate(federation.counts)
+        ]
+        assert not torch.stack(guess).equal(seen)
+    by_seed = numpy_generator(0, "counts", 0).laplace(0, 2 / 0.5, federation.num_classes)
+    assert not torch.from_numpy(by_seed).equal(seen[0] - federation.counts[0])
+
+
+def test_noised_counts_are_told_as_what_is_known_anyway():
+    """None is below zero, and together they are the samples that everybody knows of."""
+    federation, seen = told(0.1)
+    assert float(seen.min()) == 0.0
+    torch.testing.assert_close(seen.sum(1), federation.train.sizes.double())
+    assert tidied(torch.tensor([-3, -1, 0, -2]), 8).tolist() == [2, 2, 2, 2]
+    assert tidied(torch.tensor([-3, 6, 2, 0]), 4).tolist() == [0, 3, 1, 0]
 
 
 def test_exact_counts_are_exact():
-    assert Privacy().reveal(COUNTS, 0).equal(COUNTS.double())
+    task = tiny_task()
+    assert task.federation.tell(FEDLECC, Privacy(), 0).counts.equal(task.federation.counts.double())
+
+
+def test_of_two_wishes_the_stricter_holds():
+    exact, fine, coarse, withheld = (
+        Privacy(),
+        Privacy("noised", 1.0),
+        Privacy("noised", 0.1),
+        Privacy("withheld"),
+    )
+    assert exact.stricter(fine) == fine.stricter(exact) == fine
+    assert fine.stricter(coarse) == coarse.stricter(fine) == coarse
+    assert withheld.stricter(coarse) == coarse.stricter(withheld) == withheld
 
 
 @pytest.mark.parametrize("text", ["fedlecc", "fedentopt", "clust_psi_pfl", "cafa"])

@@ -221,7 +221,7 @@ def test_the_loop_asks_for_the_statistics_of_the_time():
     assert engine.seen["poll"] == pytest.approx(before)
     assert engine.seen["survey"] == pytest.approx(before)
     assert engine.seen["cross"] == pytest.approx(after)
-    evaluate.evaluation_rows(method, state, task, engine, clients=False)
+    evaluate.evaluation_rows(method, state, task, task.profile(method), engine, clients=False)
     assert engine.seen["score"] == pytest.approx(before)
     evaluate.adapted_rows(method, state, task, profile, engine)
     assert engine.seen["score"] == pytest.approx(after)

@@ -4,19 +4,18 @@ No example enters a Profile, so a method that wants one does not type-check. In 
 filled from one message per client, with its label counts exact, noised on the client, or withheld.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from fedcohort.core.flat import Flat
-from fedcohort.core.keyed import numpy_generator
-from fedcohort.core.settings import above, at_least, below
+from fedcohort.core.settings import above, at_least, below, between
 from fedcohort.errors import UserError
+
+STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
 
 
 @dataclass(frozen=True)
@@ -62,21 +61,11 @@ class Privacy:
     """What clients reveal of their labels before training."""
 
     counts: Literal["exact", "noised", "withheld"] = "exact"
-    epsilon: Annotated[float, above(0)] = 0.5  # of the Laplace noise, when counts are noised
+    epsilon: Annotated[float, between(1e-6, 1e6)] = 0.5  # of the Laplace noise, when counts are noised
 
-    def reveal(
-        self, counts: Tensor, seed: int, clients: Sequence[int] | None = None, what: str = "counts"
-    ) -> Tensor | None:
-        """The counts of ``clients`` (None: all) as the server sees them. Each client adds its own noise, and
-        clips below zero."""
-        if self.counts == "withheld":
-            return None
-        if self.counts == "exact":
-            return counts.to(torch.float64)
-        shape, scale = counts.shape[1], 1 / self.epsilon
-        who = range(len(counts)) if clients is None else clients
-        noise = [numpy_generator(seed, what, client).laplace(0, scale, shape) for client in who]
-        return (counts + torch.from_numpy(np.stack(noise))).clamp(min=0)
+    def stricter(self, other: "Privacy") -> "Privacy":
+        """What both allow."""
+        return max(self, other, key=lambda privacy: (STRICTNESS.index(privacy.counts), -privacy.epsilon))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedcohort.core.noise import simulated_noise, tidied
+
 if TYPE_CHECKING:
     from fedcohort.core.method import Method
     from fedcohort.core.profile import Privacy
@@ -117,32 +119,46 @@ class Federation:
         """Label counts of the training rows, [K, C]: the only ones a method may be told."""
         return self.train.counts(self.num_classes)
 
-    @property
-    def seen(self) -> Tensor | None:
-        """Label counts that reports may use: in a simulation, whatever methods are told, the true ones."""
-        return self.counts
-
     def tell(self, method: "Method", privacy: "Privacy", seed: int) -> Told:
-        """What clients reveal of their data before training, noised by draws from ``seed``."""
-        return self.tell_of(range(self.num_clients), method, privacy, seed)
+        """What clients reveal of their data before training.
 
-    def tell_of(self, clients: Sequence[int], method: "Method", privacy: "Privacy", seed: int) -> Told:
-        """The same of these clients only."""
-        privacy, chosen = method.privacy(privacy), list(clients)
-        summaries = {}
-        for part in (part for part in method.parts if "summary" in part.uses()):
-            tables = torch.stack(
-                [part.summarise(*self.train.examples(client), self.num_classes) for client in chosen]
+        Noise is drawn from ``seed`` and from the examples: the same experiment repeats it, but who has only
+        the seed and what was told cannot take it away again.
+        """
+        privacy = method.privacy(privacy)
+        if privacy.counts == "withheld":
+            return Told(None, {})
+        everybody = range(self.num_clients)
+        summaries = {
+            part.name: torch.stack(
+                [part.summarise(*self.train.examples(client), self.num_classes) for client in everybody]
             )
-            known = privacy.reveal(tables.flatten(1), seed, chosen, f"summary of {part.name}")
-            if known is not None:
-                summaries[part.name] = known.view(tables.shape)
-        return Told(privacy.reveal(self.counts[chosen], seed, chosen), summaries)
+            for part in method.parts
+            if "summary" in part.uses()
+        }
+        if privacy.counts == "exact":
+            return Told(self.counts.double(), {name: table.double() for name, table in summaries.items()})
+        key = privacy.epsilon, seed, self._unprinted
+        noised = {name: self._noised(table, f"summary of {name}", *key) for name, table in summaries.items()}
+        return Told(self._noised(self.counts, "counts", *key), noised)
 
-    def fingerprint(self) -> str:
+    def _noised(self, tables: Tensor, what: str, epsilon: float, seed: int, secret: str) -> Tensor:
+        """Each client's table with noise of its own."""
+        told = []
+        for client, (table, size) in enumerate(zip(tables, self.train.sizes.tolist(), strict=True)):
+            noise = simulated_noise(table, epsilon, seed, secret, what, repr(epsilon), client)
+            told.append(tidied(table + noise, size))
+        return torch.stack(told)
+
+    @cached_property
+    def _unprinted(self) -> str:
+        """A digest of the data that no file of a run holds, unlike the fingerprint."""
+        return self.fingerprint("noise")
+
+    def fingerprint(self, purpose: str = "") -> str:
         """A sha256, equal for two federations only if each client has the same rows for the same use."""
         digests: dict[int, bytes] = {}
-        total = hashlib.sha256()
+        total = hashlib.sha256(purpose.encode())
         for split in (self.train, self.validation, self.test):
             for tensor in (split.x, split.y, split.index, split.offsets):
                 if id(tensor) not in digests:  # splits of a pooled data set share x

@@ -29,10 +29,6 @@ class Roster(Federation):
 
     told: Told = field(default=Told(None, {}))
 
-    @property
-    def seen(self) -> Tensor | None:
-        return self.told.counts
-
     def tell(self, method: Method, privacy: Privacy, seed: int) -> Told:
         return self.told
 

@@ -1,0 +1,102 @@
+"""What a client has told of its data under noise: each table once, and what all of them spent.
+
+The noise comes from OpenDP, which draws it from the operating system's cryptographic source; nothing that a
+server sends has a part in it. The noisy answer is stored and given again whenever the same is asked: to ask
+twice, under another name, in another run or from another server teaches nothing new. A question about
+something else spends epsilon again, until the client's budget is spent.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fedcohort.checkpoint import write_atomically
+from fedcohort.core.noise import SENSITIVITY
+from fedcohort.errors import UserError
+from fedcohort.lock import held
+
+FILE = "ledger.json"
+
+
+class OverspentError(Exception):
+    """To answer would spend more than the client's budget."""
+
+
+class Ledger:
+    """The ledger in one folder, for all runs that its client takes part in."""
+
+    def __init__(self, folder: Path, epsilon: float, budget: float) -> None:
+        self.path, self.epsilon, self.budget = folder / FILE, epsilon, budget
+
+    def tell(self, what: str, cells: Sequence[str], values: Sequence[int] | Sequence[float]) -> list[float]:
+        """The noisy value of each cell of a table; drawn now if it never was, read otherwise.
+
+        A cell that is new in a known table is empty (or the table would not be the known one), and gets the
+        same noise as all others: the table as a whole is told once.
+        """
+        of = _digest(dict(zip(cells, values, strict=True)))
+        measure = _measurement(self.epsilon, whole=all(isinstance(value, int) for value in values))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with held(self.path.parent):
+            entries = self.entries()
+            entry = next((one for one in entries if (one["what"], one["of"]) == (what, of)), None)
+            if entry is None:
+                self._refuse_overspending(what, entries)
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                entry = {"what": what, "of": of, "epsilon": self.epsilon, "when": now, "told": {}}
+                entries.append(entry)
+            fresh = [cell not in entry["told"] for cell in cells]
+            if any(fresh):
+                noisy = measure([value for value, new in zip(values, fresh, strict=True) if new])
+                names = (cell for cell, new in zip(cells, fresh, strict=True) if new)
+                entry["told"] |= dict(zip(names, noisy, strict=True))
+                self._write(entries)
+        return [entry["told"][cell] for cell in cells]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All tables told so far."""
+        try:
+            return list(json.loads(self.path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return []
+        except (ValueError, TypeError):
+            raise UserError(
+                f"{self.path} is damaged, and says what was told of this client's data: restore it"
+            ) from None
+
+    @property
+    def spent(self) -> float:
+        return sum(entry["epsilon"] for entry in self.entries())
+
+    def _refuse_overspending(self, what: str, entries: Sequence[dict[str, Any]]) -> None:
+        spent = sum(entry["epsilon"] for entry in entries)
+        if spent + self.epsilon > self.budget * (1 + 1e-9):
+            raise OverspentError(
+                f"{what}: epsilon {self.epsilon:g} more, after {spent:g}, would exceed the budget of "
+                f"{self.budget:g}; --budget sets it"
+            )
+
+    def _write(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Before anything is told: what is not in the ledger was not said."""
+        write_atomically(self.path, json.dumps(entries, indent=1).encode(), private=True)
+
+
+def _digest(table: dict[str, float]) -> str:
+    """Of what a table holds, whatever empty cells it has besides."""
+    held_ = {cell: value for cell, value in sorted(table.items()) if value}
+    return hashlib.sha256(json.dumps(held_).encode()).hexdigest()
+
+
+def _measurement(epsilon: float, whole: bool) -> Any:
+    """OpenDP's Laplace mechanism for a table of whole numbers, or of others."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise UserError("noised answers need OpenDP: pip install 'fedcohort[flower]'") from None
+    dp.enable_features("contrib")
+    number = dp.atom_domain(T=int) if whole else dp.atom_domain(T=float, nan=False)
+    space = dp.vector_domain(number), dp.l1_distance(T=int if whole else float)
+    return dp.m.make_laplace(*space, scale=SENSITIVITY / epsilon)
