@@ -208,21 +208,26 @@ sends its running statistics with every update.
 ## What does not leave
 
 - Examples, and single labels. `centralised`, which needs them in one place, is refused.
-- The words of an error: they may quote data. The server is told one of five codes; the client's log has the
+- The words of an error: they may quote data. The server is told one of six codes; the client's log has the
   rest.
 - What a client remembers between rounds, except under `memory`. It is kept on the client's disk.
 - BatchNorm statistics, if `local.bn = "local"` in the [experiment file](experiment-file.md#batchnorm).
 
 ## Label counts
 
-`privacy.counts` in the [experiment file](experiment-file.md) decides. `exact`: as they are, to methods that
-use them, and evaluation tells the samples and correct answers of each class. `noised`: each client adds
-Laplace noise, drawn from a secret number that it keeps to itself, so that the server cannot know the noise
-and asking again gives the same answer; evaluation tells totals only. `withheld`: nothing by class at all. How
-many samples a client has is told in every case: averages need it.
+`privacy.counts` in the [experiment file](experiment-file.md) says what a run asks for, `--privacy` of the
+[client](deploy.md#what-a-client-allows) what it gives; the stricter of the two holds. `exact`: as they are, to
+methods that use them, and evaluation tells the samples and correct answers of each class. `noised`: with discrete
+Laplace noise of scale 2 / epsilon, drawn once at the client by OpenDP and told again whenever it is asked;
+evaluation tells totals only. `withheld`: nothing by class at all. How many samples a client has is told in
+every case: averages need it.
+
+A client whose policy is not `exact` tells counts of right answers in steps of its `--min-samples` (5), and losses
+in steps as large as that many samples could make: a model that always answers alike would else tell how many
+samples of a class there are. Nothing is told that rests on fewer samples than that.
 
 An update is not anonymous: who holds a client's update and the model before it can learn about the client's
-data. Differential privacy of updates and secure aggregation are not part of fedcohort."""
+data, its label counts too, and a server that sends models made for it can learn more. Differential privacy of updates and secure aggregation are not part of fedcohort."""
 
 
 def verdict(one: str, other: str, reasons: dict[str, int]) -> str:

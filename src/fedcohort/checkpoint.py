@@ -63,8 +63,8 @@ def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def write_atomically(path: Path, data: bytes, keep: Path | None = None, private: bool = False) -> None:
-    """Replaces a file at once or not at all; ``keep`` is where the replaced one goes. What is ``private`` only
-    its owner can read."""
+    """Replaces a file at once or not at all; ``keep`` is where the replaced one goes. Only its owner can read
+    what is ``private``."""
     aside = path.with_suffix(path.suffix + ".tmp")
     with aside.open("wb") as file:
         if private:

@@ -2,10 +2,10 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+Level = Literal["exact", "noised", "withheld"]
 Home = Annotated[Path, typer.Option(help="Where Flower keeps its files; created.")]
 
 
@@ -115,11 +116,33 @@ def client(
         typer.Option(min=0, help="Instead of both: which part of the experiment's own data, from 0."),
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Where Flower keeps its files.")] = None,
+    privacy: Annotated[
+        Level | None,
+        typer.Option(help="How label counts are told to a run that asks; unless said, withheld."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of each table that is told with noise; unless said, 0.5.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Epsilon of all noised tables of all runs; unless said, of one.")
+    ] = None,
+    min_samples: Annotated[
+        int | None, typer.Option(min=1, help="Tell nothing that rests on fewer samples; unless said, 5.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="A module of this machine that a run may use for its model (repeatable)."),
+    ] = None,
 ) -> None:
     """Take part with the data of this machine, until Ctrl-C. The data stay here.
 
     fedcohort flower client --data patients.csv --label outcome --superlink fl.example.org:8443 --key
     hospital-a.key --ca ca.crt
+
+    Whatever the server asks for, the policy of this client holds, and what is refused is printed here.
+
+    [bold]Label counts[/bold]: a run that chooses or groups clients by their labels needs --privacy exact, or
+    --privacy noised.
     """
     from fedcohort.flower.supernode import Client
 
@@ -127,6 +150,9 @@ def client(
     settings = {**_node_settings(data, label, load, part), "keep": str(home.resolve() / "fedcohort")}
     if part is None:
         settings["name"] = key.stem
+    settings |= _policy_settings(
+        settings, privacy=privacy, epsilon=epsilon, budget=budget, min_samples=min_samples, allow=allow
+    )
     with _until_stopped():
         Client(superlink, ca, key, home, settings).join(_say)
 
@@ -150,6 +176,16 @@ def _node_settings(
     rows = label_column(read_table(str(data), Places.of(), header=True, separator=","), label)
     _say(f"{data}: {len(rows)} rows, {len(set(rows.tolist()))} classes in '{label}'")
     return {"data": str(data.resolve()), "label": label}
+
+
+def _policy_settings(settings: Mapping[str, Any], **policy: Any) -> dict[str, Any]:
+    """What the ClientApp is told of this client's policy; said aloud once it is known to be proper."""
+    from fedcohort.flower.policy import Policy
+
+    given = {name.replace("_", "-"): value for name, value in policy.items() if value is not None}
+    given |= {"allow": ",".join(given["allow"])} if "allow" in given else {}
+    _say(Policy.of({**settings, **given}).in_words)
+    return given
 
 
 def _list(paths: list[Path]) -> None:

@@ -33,16 +33,32 @@ class Leaving(NamedTuple):
 def leaving(method: Method, profile: Profile, privacy: Privacy, steps: int, cohort: int) -> list[Leaving]:
     """The answers that this method asks for; ``steps`` are those of a round, ``cohort`` clients train."""
     privacy = method.privacy(privacy)
-    each = [
-        _profile(method, profile, privacy),
-        _poll(method),
-        _survey(method, profile),
-        *_training(method, profile, steps),
-        _cross(method, cohort),
-        _memory(method, profile),
-        _score(method, profile, privacy),
-    ]
-    return [one for one in each if one is not None]
+    each = {
+        "profile": lambda: _profile(method, profile, privacy),
+        "poll": _poll,
+        "survey": lambda: _survey(method, profile),
+        "training": lambda: _training(method, profile, steps),
+        "update": lambda: _update(method, profile),
+        "cross": lambda: _cross(cohort),
+        "memory": lambda: _memory(method, profile),
+        "evaluation": lambda: _score(method, profile, privacy),
+    }
+    return [each[message]() for message in asked(method)]
+
+
+def asked(method: Method) -> list[str]:
+    """The kinds of answers that this method asks of clients, and no others."""
+    when = {
+        "profile": True,
+        "poll": "losses" in method.uses,
+        "survey": method.grouping.has_own("asks"),
+        "training": True,
+        "update": _is_judged(method),
+        "cross": "cross_accuracy" in method.uses,
+        "memory": method.aggregator.has_own("inherit") and method.objective.has_own("init_client"),
+        "evaluation": True,
+    }
+    return [message for message, needed in when.items() if needed]
 
 
 def reference(method: Method) -> list[Leaving]:
@@ -71,24 +87,25 @@ def _profile(method: Method, profile: Profile, privacy: Privacy) -> Leaving:
     return Leaving("profile", "once", "; ".join(words), told)
 
 
-def _poll(method: Method) -> Leaving | None:
-    if "losses" not in method.uses:
-        return None
+def _poll() -> Leaving:
     return Leaving("poll", "before a round, who may be chosen", "the model's loss on training data", NUMBER)
 
 
-def _survey(method: Method, profile: Profile) -> Leaving | None:
+def _survey(method: Method, profile: Profile) -> Leaving:
     grouping = method.grouping
-    if not grouping.has_own("asks"):
-        return None
     models = grouping.init_models(grouping.init_grouping(profile), profile)
     answer = grouping.answer(torch.zeros(len(models), 1))
     words = "which of all groups' models fits its training data"
     return Leaving("survey", "when groups are formed or evaluated", words, _bytes(answer))
 
 
-def _training(method: Method, profile: Profile, steps: int) -> list[Leaving]:
-    """What goes with the update, and the update: one answer, or two where it is judged first."""
+def _is_judged(method: Method) -> bool:
+    """Whether updates are sent only once the server has said whose it wants."""
+    return method.selector.has_own("judge") and not method.silent
+
+
+def _training(method: Method, profile: Profile, steps: int) -> Leaving:
+    """What goes with the update, and the update, unless that is judged first."""
     loss = "every step's loss" if "trace" in method.uses else "mean loss"
     words = [f"steps, their reach, samples, {loss}"]
     beside = 3 * NUMBER + 4 * (steps if "trace" in method.uses else 1)
@@ -98,15 +115,18 @@ def _training(method: Method, profile: Profile, steps: int) -> list[Leaving]:
     if "outputs" in method.uses:
         words.append("mean class probabilities")
         beside += 4 * profile.num_classes
-    told = Leaving("training", "a round, who was chosen", "; ".join(words), beside)
-    if method.silent:
-        return [told]
+    if not method.silent and not _is_judged(method):
+        sent = _update(method, profile)
+        words.append(sent.what)
+        beside += sent.bytes
+    return Leaving("training", "a round, who was chosen", "; ".join(words), beside)
+
+
+def _update(method: Method, profile: Profile) -> Leaving:
     up = update(method, profile)
     names = ", ".join(f"{name} ({_bytes(value):,} bytes)" for name, value in up.items() if value.numel())
     size = sum(_bytes(value) for value in up.values())
-    if method.selector.has_own("judge"):
-        return [told, Leaving("update", "a round, who was chosen and judged worth it", names, size)]
-    return [told._replace(what=f"{'; '.join(words)}; {names}", bytes=beside + size)]
+    return Leaving("update", "a round, who was chosen and judged worth it", names, size)
 
 
 def update(method: Method, profile: Profile) -> Memory:
@@ -133,17 +153,13 @@ def still(at: Weights) -> Trained:
     return Trained(at, torch.zeros(1), 1, 1.0, torch.zeros_like)
 
 
-def _cross(method: Method, cohort: int) -> Leaving | None:
-    if "cross_accuracy" not in method.uses:
-        return None
+def _cross(cohort: int) -> Leaving:
     words = "the accuracy of each cohort member's model on validation data"
     return Leaving("cross", "after a round, who was chosen", words, 4 * cohort)
 
 
-def _memory(method: Method, profile: Profile) -> Leaving | None:
+def _memory(method: Method, profile: Profile) -> Leaving:
     mine = method.objective.init_client(profile)
-    if not method.aggregator.has_own("inherit") or not mine:
-        return None
     words = "what it remembers: " + ", ".join(mine)
     return Leaving("memory", "when groups change", words, sum(_bytes(value) for value in mine.values()))
 

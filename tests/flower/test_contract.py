@@ -7,7 +7,9 @@ import torch
 
 from contract.test_contract import COMBINATIONS
 from fedcohort.core.method import METHODS
+from fedcohort.data import Federation
 from fedcohort.engines.loop import LoopEngine
+from fedcohort.flower.roster import Roster
 from fedcohort.runner import run
 from flower.tiny import ROUNDS, experiment, through_flower
 
@@ -16,9 +18,14 @@ EVERYTHING = [text for text in (*METHODS.names(), *COMBINATIONS) if text != "cen
 
 
 @pytest.mark.parametrize("text", EVERYTHING)
-def test_method(text: str, tmp_path: Path) -> None:
+def test_method(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where noise is told, the loop is told the same: clients draw it from a source that nothing repeats."""
     asked = experiment(text)
     ours, _ = through_flower(asked, tmp_path)
+    if asked.methods[0].privacy(asked.privacy).counts == "noised":
+        told = Roster.load(next(tmp_path.glob("experiment-*/*/roster.safetensors"))).told
+        assert not told.counts.equal(asked.task(0).federation.counts.double())
+        monkeypatch.setattr(Federation, "tell", lambda *_: told)
     theirs = run(asked.methods[0], asked.task(0), ROUNDS, asked.evaluation, engine=LoopEngine)
     assert len(ours.state.groups) == len(theirs.state.groups)
     assert torch.equal(ours.state.grouping["group"], theirs.state.grouping["group"])

@@ -13,16 +13,6 @@ from fedcohort.leaving import NUMBER, leaving
 from flower.test_contract import EVERYTHING
 from flower.tiny import experiment, through_flower
 
-NAMES = {
-    wire.PROFILE: "profile",
-    wire.LOSS: "poll",
-    wire.SURVEY: "survey",
-    wire.TRAIN: "training",
-    wire.UPDATE: "update",
-    wire.CROSS: "cross",
-    wire.MEMORY: "memory",
-    wire.SCORE: "evaluation",
-}
 UNMERGED = [text for text in EVERYTHING if "fedconcat" not in text]  # later, only a layer is trained
 
 
@@ -47,7 +37,7 @@ def test_what_is_listed_is_what_leaves(text: str, tmp_path: Path) -> None:
     listed = {one.message: one.bytes for one in leaving(method, task.profile(method), Privacy(), 2, 8)}
     _, grid = through_flower(asked, tmp_path)
     for kind, _, sent, reply in grid.seen:
-        assert NAMES[kind] in listed, f"{kind} is not listed"
+        assert wire.KINDS[kind] in listed, f"{kind} is not listed"
         if kind == wire.CROSS:
             assert size_of(reply) <= listed["cross"]  # of its group's cohort
         elif kind == wire.SURVEY:  # of as many groups as there are by now
@@ -55,4 +45,4 @@ def test_what_is_listed_is_what_leaves(text: str, tmp_path: Path) -> None:
             assert size_of(reply) == answer.numel() * answer.element_size() >= listed["survey"]
         else:
             also = listed["training"] if trained_in(wire.read(reply.content)) else 0
-            assert size_of(reply) == listed[NAMES[kind]] + also, kind
+            assert size_of(reply) == listed[wire.KINDS[kind]] + also, kind

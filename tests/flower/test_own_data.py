@@ -38,11 +38,12 @@ def hospital(path: Path, labels: tuple[str, ...], seed: int) -> Path:
     return path
 
 
-def hospitals(out: Path, labels: tuple[tuple[str, ...], ...] = LABELS) -> InProcess:
+def hospitals(out: Path, labels: tuple[tuple[str, ...], ...] = LABELS, privacy: str = "exact") -> InProcess:
     contexts = {}
     for number, (name, own) in enumerate(zip(NAMES, labels, strict=True)):
         data = hospital(out / f"{name}.csv", own, number)
         config = {"data": str(data), "label": "outcome", "name": name, "keep": str(out / "keep")}
+        config["privacy"] = privacy
         contexts[FIRST + number] = Context(1, FIRST + number, config, RecordDict(), {})
     return InProcess(contexts)
 
@@ -139,7 +140,7 @@ def test_a_loader_of_the_run_is_for_those_who_have_no_data_of_their_own(
     grid = hospitals(tmp_path)
     for context in grid.contexts.values():
         context.run_config = {"load": "clinic:load"}
-    grid.contexts[FIRST].node_config = {"partition-id": 7, "keep": str(tmp_path / "keep")}
+    grid.contexts[FIRST].node_config = {"partition-id": 7, "keep": str(tmp_path / "keep"), "allow": "clinic"}
     through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     met = roster(tmp_path)
     assert dict(zip(met.clients, met.train.sizes.tolist(), strict=True)) == {

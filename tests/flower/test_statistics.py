@@ -10,7 +10,7 @@ from fedcohort.engines.loop import LoopEngine
 from fedcohort.flower import wire
 from fedcohort.leaving import leaving
 from fedcohort.runner import run
-from flower.test_leaving import NAMES, size_of
+from flower.test_leaving import size_of
 from flower.tiny import TINY, experiment, through_flower
 
 METHODS = ["fedlecc", "ifca(groups=2)", "cafa", "qfedavg", "fedsoft(groups=2)"]
@@ -48,4 +48,4 @@ def test_what_is_listed_is_what_leaves(tmp_path: Path) -> None:
     _, grid = through_flower(asked, tmp_path)
     for kind, _, _, reply in grid.seen:
         if kind == wire.TRAIN:
-            assert size_of(reply) == listed[NAMES[kind]].bytes
+            assert size_of(reply) == listed[wire.KINDS[kind]].bytes

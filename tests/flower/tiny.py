@@ -26,12 +26,9 @@ def experiment(method: str, **changes: object) -> Experiment:
     return Experiment.of({**TINY, "method": method, **changes})
 
 
-def nodes(out: Path, seed: int = 0) -> InProcess:
-    """All clients; their noise is what a simulation with this seed draws."""
-    keep = out / "keep"
-    keep.mkdir(parents=True, exist_ok=True)
-    (keep / "secret").write_text(str(seed))
-    return InProcess.of(CLIENTS, keep=str(keep))
+def nodes(out: Path) -> InProcess:
+    """All clients; networks of these tests are known to them."""
+    return InProcess.of(CLIENTS, keep=str(out / "keep"), allow="flower")
 
 
 def through_flower(

@@ -1,6 +1,7 @@
 """The reference engine: one client after the other, nothing clever. It is the judge of every faster
 engine."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -24,6 +25,7 @@ class LoopEngine:
     """Trains and evaluates in this process."""
 
     messages = 0
+    cap = math.inf  # of the loss of one example that is evaluated
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -80,7 +82,7 @@ class LoopEngine:
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
             sent = worn(sent, order.mine if self.keeps else None)
-            found["loss_before"] = predict(model, sent, train, rows)[0].mean()
+            found["loss_before"] = predict(model, sent, train, rows, self.cap)[0].mean()
         if "outputs" in order.probes:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
@@ -139,7 +141,7 @@ class LoopEngine:
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and predicted class of one model for each of these rows of a split."""
-        return predict(self.task.model, weights, split, rows)
+        return predict(self.task.model, weights, split, rows, self.cap)
 
     def predict_each(
         self, models: Sequence[tuple[Weights, Tensor]], split: Split
@@ -175,12 +177,14 @@ class LoopEngine:
 
 
 @torch.no_grad()
-def predict(model: Flat, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+def predict(
+    model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf
+) -> tuple[Tensor, Tensor]:
     """Loss and predicted class of these rows, a few thousand at a time."""
     losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
     for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
         logits = model.logits(weights, take(split.x, chunk))
-        losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none"))
+        losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap))
         classes.append(logits.argmax(1))
     return torch.cat(losses), torch.cat(classes)
 

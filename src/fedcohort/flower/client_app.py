@@ -4,7 +4,8 @@ It is told in ``node_config`` where they are: ``data`` (a CSV or Parquet file) w
 function ``"module:function"`` that returns ``(x, y)`` when it is called with the client's name or number), or
 ``partition-id``, its part of the experiment's own data. A ``load`` in the run's config is for all clients
 that have neither of the first two. ``name`` is what reports call it; ``keep`` is its folder for what must
-outlast a message.
+outlast a message. What else it is told there is its policy: ``privacy``, ``epsilon``, ``budget``,
+``min-samples``, ``allow``.
 """
 
 import json
@@ -23,53 +24,68 @@ from fedcohort.experiment import Experiment
 from fedcohort.flower import wire
 from fedcohort.flower.keep import Keep
 from fedcohort.flower.own_data import OwnData
+from fedcohort.flower.policy import Policy, Refusal, refuse, whole
 from fedcohort.flower.wire import Letter
-from fedcohort.flower.worker import Refusal, Worker
+from fedcohort.flower.worker import Worker
 
 log = logging.getLogger("fedcohort.flower")
 
-SETTINGS = ("data", "label", "load", "name", "partition-id", "keep")
+OWN = ("data", "label", "load", "name", "partition-id", "keep")  # settings of the node that say what it has
+CLIENTS, CLASSES = 1_000_000, 100_000  # more of either no server asks about
 
 app = ClientApp()
 
 
 def answer(message: Message, context: Context) -> Message:
     """Whatever goes wrong here, the server is told a code: the words of an error may quote data."""
+    kind = message.metadata.message_type
     try:
         letter = wire.read(message.content)
-        reply = worker_for(context, letter).answer(message.metadata.message_type, letter)
+        reply = worker_for(context, letter).answer(kind, letter)
     except Refusal as refusal:
+        if refusal.why:
+            log.warning("this client refuses %s", refusal.why)
         reply = Letter({"code": refusal.code}, {})
     except UserError as error:
-        log.error("cannot answer %s: %s", message.metadata.message_type, error)
+        log.error("cannot answer %s: %s", kind, error)
         reply = Letter({"code": wire.FAILED}, {})
     except Exception:
-        log.exception("cannot answer %s", message.metadata.message_type)
+        log.exception("cannot answer %s", kind)
         reply = Letter({"code": wire.FAILED}, {})
     return Message(wire.write(reply), reply_to=message)
 
 
 def worker_for(context: Context, letter: Letter) -> Worker:
-    """The worker for this client and run; kept where a process answers more than one message."""
-    own, everybodys = context.node_config, context.run_config
-    if "data" in own or "load" in own:
-        everybodys = {}
-    settings = {**everybodys, **own}
-    mine = {key: settings[key] for key in SETTINGS if settings.get(key) not in (None, "")}
-    facts = letter.facts
-    return _worker(
-        json.dumps(mine), json.dumps(facts["run"]), facts["token"], facts["client"], tuple(facts["classes"])
-    )
+    """The worker for this client and run; kept where a process answers more than one message.
+
+    What the client has and allows comes from its own settings. Of the run's it takes only ``load``, and only
+    if it has no data of its own.
+    """
+    node = {key: value for key, value in context.node_config.items() if value != ""}
+    mine = {key: node[key] for key in OWN if key in node}
+    policy, facts, load = Policy.of(node), letter.facts, ""
+    if not {"data", "load"} & mine.keys() and context.run_config.get("load"):
+        mine["load"] = load = str(context.run_config["load"])
+    policy.check_code(facts["run"], load)
+    client = None if facts["client"] is None else whole(facts, "client", 0, CLIENTS)
+    classes = tuple(map(str, facts["classes"][:CLASSES]))
+    return _worker(json.dumps(mine), policy, json.dumps(facts["run"]), facts["token"], client, classes)
 
 
 @lru_cache(maxsize=32)
-def _worker(mine: str, run: str, token: str, client: int | None, classes: tuple[str, ...]) -> Worker:
-    settings, experiment = json.loads(mine), Experiment.of(json.loads(run))
+def _worker(
+    mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...]
+) -> Worker:
+    settings, table = json.loads(mine), json.loads(run)
+    experiment = Experiment.of(table)
     (method,), (seed,) = experiment.methods, experiment.seeds
     own = OwnData.read(settings, experiment, seed)
     number = int(settings.get("partition-id", 0)) if client is None else client
     task = own.task(experiment, seed, number, classes)
-    return Worker(method, task, number, Keep(_home(settings), token, own.federation.clients[own.place]))
+    keep = Keep(_home(settings), token, own.federation.clients[own.place])
+    if not keep.agree(table):
+        raise refuse("a run that is no longer the one it agreed to: start a new one")
+    return Worker(method, task, number, keep, policy)
 
 
 def _home(settings: dict[str, Any]) -> Path:

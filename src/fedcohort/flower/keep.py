@@ -6,17 +6,19 @@ this one began from: a server that goes back to its last checkpoint repeats the 
 and clients may have trained for the next one by then.
 """
 
+import json
 import os
 import re
-import secrets
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from fedcohort.checkpoint import write_atomically
 from fedcohort.core.flat import Weights
 from fedcohort.core.parts import Memory
 
 NEVER = -1  # the version of a memory that was never written
+AGREED = ("method", "seeds", "data", "split", "model", "privacy", "imports")  # settings that a run keeps
 
 
 class Keep:
@@ -25,21 +27,17 @@ class Keep:
     def __init__(self, home: Path, token: str, client: str) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", token):
             raise ValueError("the run's token is not a hexadecimal number")
-        self.home, self.folder = home, home / token / re.sub(r"[^\w-]+", "_", client)
+        name = re.sub(r"[^\w-]+", "_", client)
+        self.folder, self.ledger = home / token / name, home / "told" / name  # of this run, and of all
 
-    def secret(self) -> int:
-        """A number that only this client knows, drawn once: its noise is drawn from it, so that the server
-        can neither guess the noise nor average it away by asking twice."""
-        path = self.home / "secret"
+    def agree(self, run: Mapping[str, Any]) -> bool:
+        """Whether the run is what this client was asked to take part in at first; True if this is the first
+        time."""
+        path, asked = self.folder / "agreed.json", {key: run.get(key) for key in AGREED}
         if not path.exists():
-            self.home.mkdir(parents=True, exist_ok=True)
-            aside = self.home / f"secret.{os.getpid()}"
-            aside.touch(mode=0o600)
-            aside.write_text(str(secrets.randbits(63)))
-            with suppress(FileExistsError):  # another process of this client was first
-                os.link(aside, path)
-            aside.unlink()
-        return int(path.read_text())
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(asked).encode())
+        return bool(json.loads(path.read_text(encoding="utf-8")) == asked)
 
     def memory(self, version: int) -> Memory | None:
         """What was remembered after that round; None if it is gone."""

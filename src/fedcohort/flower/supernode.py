@@ -26,7 +26,7 @@ class Client:
     ca: Path  # the certificate of the server's authority
     key: Path  # this client's private key
     home: Path  # of Flower: installed apps, and what a method keeps at this client
-    settings: Mapping[str, str | int] = field(default_factory=dict)  # of the node: data, label, ...
+    settings: Mapping[str, str | float] = field(default_factory=dict)  # of the node: data, policy, ...
 
     def join(self, say: Callable[[str], None]) -> None:
         """Stays connected until interrupted."""
@@ -72,7 +72,7 @@ class Client:
         return [*command, "--node-config", node_config(self.settings)]
 
 
-def node_config(settings: Mapping[str, str | int]) -> str:
+def node_config(settings: Mapping[str, str | float]) -> str:
     """Flower's spelling of a node's settings: ``data="/data/patients.csv" partition-id=3``."""
     words = []
     for name, value in settings.items():

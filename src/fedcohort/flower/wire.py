@@ -23,15 +23,25 @@ UPDATE = "query.update"  # the update of this round, after it was judged
 CROSS = "query.cross"  # the accuracy of others' models on your validation data
 MEMORY = "query.memory"  # what you remember
 SCORE = "evaluate"  # how the model that serves you does on your test data
-KINDS = (PROFILE, LOSS, SURVEY, TRAIN, UPDATE, CROSS, MEMORY, SCORE)
+KINDS = {  # what leaves a client in answer to each, as fedcohort.leaving lists it
+    PROFILE: "profile",
+    LOSS: "poll",
+    SURVEY: "survey",
+    TRAIN: "training",
+    UPDATE: "update",
+    CROSS: "cross",
+    MEMORY: "memory",
+    SCORE: "evaluation",
+}
 
 # Why a client sends nothing else. Never the text of an exception: it may quote data.
 FORGOT = "forgot"  # it has no such memory any more
 NO_ENCODERS = "no encoders"  # the merged models have not reached it
 NOT_FINITE = "not finite"  # its training gave something that is not a number
 NOTHING = "nothing"  # it has nothing to do this with: no sample, no update
+REFUSED = "refused"  # its own policy forbids it; its own log says what
 FAILED = "failed"  # anything else; its own log says what
-CODES = (FORGOT, NO_ENCODERS, NOT_FINITE, NOTHING, FAILED)
+CODES = (FORGOT, NO_ENCODERS, NOT_FINITE, NOTHING, REFUSED, FAILED)
 UNREADABLE = "unreadable"  # what the server calls an answer that is no letter
 
 

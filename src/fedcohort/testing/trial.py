@@ -46,7 +46,7 @@ def accuracy(method: Method, task: Task, state: State) -> float:
     """Of all test samples, each answered by the model that serves its client."""
     task = task.for_method(method)
     task, engine = present(method, state, task, LoopEngine(task))
-    scores = engine.score(serving(method, settle(method, state, task, engine)))
+    scores = engine.score(serving(method, settle(method, state, task.profile(method), engine)))
     return float(scores.right.sum() / scores.size.sum())
 
 

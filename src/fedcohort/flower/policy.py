@@ -1,0 +1,166 @@
+"""What the operator of a client allows, whatever a server asks: known to the client alone, and checked first.
+
+A server cannot be believed: it could ask for exact label counts in place of noised ones, have the client
+train on a single sample, or name code to be run. So the policy comes from the command line of the client,
+never with a message, and where nothing is said of it, it protects.
+"""
+
+import importlib.util
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.profile import STRICTNESS
+from fedcohort.core.settings import above, at_least, between, build
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.flower import wire
+from fedcohort.flower.ledger import Ledger
+
+LOSS_CAP = 10.0  # of one sample, where losses are told in steps: a model that only guesses loses log(classes)
+
+
+class Refusal(Exception):  # noqa: N818  # an answer, not a mistake
+    """The client does not do what it was asked. The server is told ``code``, the client's own log ``why``."""
+
+    def __init__(self, code: str, why: str = "") -> None:
+        super().__init__(why or code)
+        self.code, self.why = code, why
+
+
+def refuse(why: str) -> Refusal:
+    """A refusal because of the policy."""
+    return Refusal(wire.REFUSED, why)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client reveals, and on how many samples whatever it tells must rest."""
+
+    privacy: Literal["exact", "noised", "withheld"] = "withheld"
+    epsilon: Annotated[float, between(1e-6, 1e6)] | None = 0.5  # of a table told with noise; None: the run's
+    budget: Annotated[float, above(0)] | None = None  # of all such tables together, in all runs; None: of one
+    min_samples: Annotated[int, at_least(1)] = 5
+    allow: tuple[str, ...] = ()  # modules that a run may use although they did not come with its app
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> "Policy":
+        """From the node's own settings. A client that has a part of the experiment's own data, and nothing
+        of its own, has no reason to hide them from that experiment."""
+        own = bool({"data", "load"} & node.keys())
+        said: dict[str, Any] = {} if own else {"privacy": "exact", "epsilon": None, "min_samples": 1}
+        said |= {key: node[key] for key in ("privacy", "epsilon", "budget") if key in node}
+        if "min-samples" in node:
+            said["min_samples"] = node["min-samples"]
+        said["allow"] = [name for name in str(node.get("allow", "")).split(",") if name]
+        return build(cls, said, "policy")
+
+    @property
+    def in_words(self) -> str:
+        """For the operator, when the client starts."""
+        counts: str = self.privacy
+        if counts == "noised" and self.epsilon is not None:
+            counts += f" (epsilon {self.epsilon:g}, of {self.budget or self.epsilon:g} in all)"
+        code = f", code also of {', '.join(self.allow)}" if self.allow else ""
+        return f"policy: label counts {counts}, nothing told of fewer than {self.min_samples} samples{code}"
+
+    def level(self, asked: str) -> str:
+        """How label counts are told where a run asks for them like this: the stricter of the two."""
+        return max(self.privacy, asked, key=STRICTNESS.index)
+
+    @property
+    def exact(self) -> bool:
+        return self.privacy == "exact"
+
+    def ledger(self, folder: Path, asked: float) -> Ledger:
+        """Of what is told with noise; ``asked`` is the run's epsilon, which counts for its own data only."""
+        if self.epsilon is None:
+            return Ledger(folder, asked, math.inf)
+        return Ledger(folder, self.epsilon, self.budget or self.epsilon)
+
+    def check_code(self, run: Mapping[str, Any], load: str = "") -> None:
+        """Refuses a run whose modules neither came with its app nor are on the list of those allowed."""
+        model, imports = run.get("model", ""), run.get("imports", [])
+        name = model.get("name", "") if isinstance(model, Mapping) else model
+        listed = imports if isinstance(imports, list | tuple) else [imports]
+        functions = [str(each) for each in (name, load) if ":" in str(each)]
+        for reference in (*map(str, listed), *functions):
+            module = reference.partition(":")[0]
+            if not self._is_allowed(module):
+                raise refuse(
+                    f"to run '{reference}': it did not come with the app; --allow {module} allows it"
+                )
+
+    def _is_allowed(self, module: str) -> bool:
+        if any(module == name or module.startswith(f"{name}.") for name in self.allow):
+            return True
+        top = module.partition(".")[0]
+        try:
+            spec = importlib.util.find_spec(top) if top.isidentifier() else None
+        except (ImportError, ValueError):
+            spec = None
+        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+        return bool(places) and all(_is_of_app(place) for place in places if place)
+
+    def check_samples(self, count: int, what: str) -> None:
+        """Refuses what would rest on few samples."""
+        if count < self.min_samples:
+            raise refuse(f"{what} of {count} samples: --min-samples is {self.min_samples}")
+
+    def count(self, value: float, of: int) -> float:
+        """How many of ``of`` samples: as it is, or in steps of the fewest samples that are spoken of."""
+        if self.exact:
+            return value
+        return float(min(of, self.min_samples * round(value / self.min_samples)))
+
+    def loss(self, mean: float, of: int) -> float:
+        """A mean over ``of`` samples: as it is, or in steps as large as those few could make it differ."""
+        if self.exact or not math.isfinite(mean):
+            return mean
+        step = LOSS_CAP * self.min_samples / of
+        return step * round(mean / step)
+
+    def answer(self, told: Tensor, of: int) -> Tensor:
+        """The answer to a survey: the number of a model, or how many samples each of them fits."""
+        if self.exact or told.dim() == 0:
+            return told
+        return (
+            torch.tensor([self.count(float(each), of) for each in told.flatten()])
+            .view_as(told)
+            .to(told.dtype)
+        )
+
+    def steps(self, trace: Tensor, size: int, batch: int) -> Tensor:
+        """The loss of each step; where a batch had few samples, the mean of all steps instead."""
+        last = size % batch if size > batch else 0
+        few = torch.zeros(len(trace), dtype=torch.bool)
+        if min(size, batch) < self.min_samples:
+            few[:] = True
+        elif 0 < last < self.min_samples:
+            few[size // batch :: size // batch + 1] = True
+        return torch.where(few, trace.mean(), trace) if few.any() else trace
+
+
+class CarefulEngine(LoopEngine):
+    """Caps the loss of every sample: else one model could be made to tell how many samples a class has."""
+
+    cap = LOSS_CAP
+
+
+def whole(facts: Mapping[str, Any], key: str, low: int, high: int) -> int:
+    """A whole number that a server sent; it may become part of a file's name."""
+    value = facts.get(key)
+    if type(value) is not int or not low <= value <= high:
+        raise refuse(f"a message whose '{key}' is no whole number from {low} to {high}")
+    return value
+
+
+def _is_of_app(place: str) -> bool:
+    """Whether a file came with the app of a run, which Flower unpacks below its home."""
+    home = os.environ.get("FLWR_HOME") or "~/.flwr"
+    return Path(place).resolve().is_relative_to(Path(home).expanduser().resolve() / "apps")

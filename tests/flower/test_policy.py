@@ -1,0 +1,343 @@
+"""A server that asks for more than it may: what a client's own policy lets out, attack by attack.
+
+The client holds 60 patients of three kinds. Everything here is sent as a server could send it.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, Message, RecordDict
+
+from fedcohort.experiment import Experiment, config_hash
+from fedcohort.flower import wire
+from fedcohort.flower.policy import LOSS_CAP, Policy
+from fedcohort.flower.wire import Letter
+from flower.inprocess import FIRST, InProcess
+from flower.tiny import experiment
+
+KINDS = {"ill": 31, "well": 22, "unknown": 7}
+ASKED = {
+    "data": {"source": "table", "path": "not-here.csv", "label": "outcome", "classes": sorted(KINDS)},
+    "partition": {"name": "iid", "clients": 1},
+    "split": {"test": 0.2, "validation": 0.2},
+    "model": "logistic",
+    "local": {"lr": 0.1, "batch": 16},
+}
+SIZE = 38  # of the training data: a fifth of 60 is for tests, a fifth of the rest for validation
+Ask = Callable[..., Letter]
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    labels = [name for name, count in KINDS.items() for _ in range(count)]
+    rows = [f"{random.normal():.3f},{random.normal():.3f},{label}" for label in random.permutation(labels)]
+    path = tmp_path / "hospital.csv"
+    path.write_text("\n".join(["age,pressure,outcome", *rows]))
+    return path
+
+
+@pytest.fixture
+def client(hospital: Path, tmp_path: Path) -> Callable[..., Ask]:
+    """A client with this policy, and a way to write to it as the server of some run."""
+
+    def join(method: str = "fedavg", settings: dict[str, Any] | None = None, **policy: Any) -> Ask:
+        own = {"data": str(hospital), "label": "outcome", "name": "north", "keep": str(tmp_path / "keep")}
+        node = {**own, **{name.replace("_", "-"): value for name, value in policy.items()}}
+        grid = InProcess({FIRST: Context(1, FIRST, node, RecordDict(), {})})
+        asked = experiment(method, **{**ASKED, **(settings or {})})
+        run = asked.table(asked.methods[0], 0)
+        usual = {"run": run, "token": config_hash(run), "client": 0}
+        usual |= {"classes": sorted(KINDS), "merge": None, "statistics": None, "number": 0, "version": -1}
+
+        def ask(kind: str, facts: dict[str, Any] | None = None, **tensors: Any) -> Letter:
+            letter = Letter({**usual, **(facts or {})}, tensors)
+            (name,) = grid.push_messages([Message(wire.write(letter), FIRST, kind, ttl=60)])
+            (reply,) = grid.pull_messages([name])
+            return wire.read(reply.content)
+
+        return ask
+
+    return join
+
+
+def a_model(bias: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A logistic model that answers every patient alike."""
+    return {"params": torch.cat([torch.zeros(2 * len(bias)), bias]), "buffers": torch.zeros(0)}
+
+
+def always(kind: str) -> dict[str, torch.Tensor]:
+    return a_model(50.0 * torch.tensor([float(name == kind) for name in sorted(KINDS)]))
+
+
+def scored(ask: Ask, model: dict[str, torch.Tensor], **facts: Any) -> dict[str, Any]:
+    facts = {"version": None, "poll": False, "order": None, **facts}
+    return ask(wire.SCORE, facts, **{"model/0": model}).facts
+
+
+def is_refused(letter: Letter) -> bool:
+    return letter.facts == {"code": wire.REFUSED} and not letter.tensors
+
+
+def told_counts(letter: Letter) -> list[float] | None:
+    counts = letter.tensors.get("counts", {}).get("counts")
+    return None if counts is None else counts.tolist()
+
+
+def the_truth(ask: Ask) -> list[float]:
+    """Label counts of the training data, as an open client tells them."""
+    counts = told_counts(ask(wire.PROFILE))
+    assert counts is not None
+    return counts
+
+
+def test_a_server_cannot_call_for_exact_counts(client: Callable[..., Ask]) -> None:
+    """The message says 'exact'; the client withholds unless it was told otherwise itself."""
+    privacy = {"privacy": {"counts": "exact"}}
+    for ask in (client("fedlecc", privacy), client("fedlecc", privacy, privacy="withheld")):
+        reply = ask(wire.PROFILE)
+        assert told_counts(reply) is None
+        assert sorted(reply.tensors.get("summaries", {})) == []
+    assert sum(the_truth(client("fedlecc", privacy, privacy="exact"))) == SIZE
+
+
+def test_noise_cannot_be_asked_away(client: Callable[..., Ask]) -> None:
+    """Other client numbers, epsilons, seeds, splits, runs, classes: always the answer that was drawn once."""
+    truth = torch.tensor(the_truth(client("fedlecc", privacy="exact")))
+    answers = []
+    for number in range(30):
+        settings = {
+            "privacy": {"counts": "noised", "epsilon": 0.1 * (number + 1)},
+            "seeds": [number],
+            "split": {"test": 0.2, "validation": 0.2},
+        }
+        ask = client("fedlecc", settings, privacy="noised", epsilon=0.5)
+        reply = ask(wire.PROFILE, {"client": number, "token": f"{number:08x}"})
+        answers.append(told_counts(reply))
+    assert answers.count(answers[0]) == 30
+    assert not torch.tensor(answers).mean(0).round().equal(truth)
+    asked_otherwise = client("fedlecc", {"split": {"test": 0.5}}, privacy="noised", epsilon=0.5)
+    half = told_counts(asked_otherwise(wire.PROFILE))
+    assert half is not None
+    np.testing.assert_allclose(np.array(half) / sum(half), np.array(answers[0]) / sum(answers[0]))
+
+
+def test_a_run_that_asks_for_noise_gets_noise_from_an_open_client_too(client: Callable[..., Ask]) -> None:
+    ask = client("fedlecc", {"privacy": {"counts": "noised", "epsilon": 1000.0}}, privacy="exact")
+    told = told_counts(ask(wire.PROFILE))
+    assert told is not None
+    assert told != the_truth(client("fedlecc", privacy="exact"))
+    assert sum(told) == pytest.approx(SIZE)
+
+
+def test_summaries_are_paid_for_too(client: Callable[..., Ask], caplog: pytest.LogCaptureFixture) -> None:
+    """A budget of two tables: the label counts and one summary; a third is refused."""
+    run = client("clust_psi_pfl(features=4)", privacy="noised", budget=1.0)
+    assert run(wire.PROFILE).tensors["summaries"]["clust_psi_pfl"].shape == (2, 4)
+    finer = client("clust_psi_pfl(features=8)", privacy="noised", budget=1.0)
+    with caplog.at_level(logging.WARNING):
+        assert is_refused(finer(wire.PROFILE))
+    assert "this client refuses summary of clust_psi_pfl: epsilon 0.5 more, after 1" in caplog.text
+
+
+@pytest.mark.parametrize("privacy", ["withheld", "noised"])
+def test_a_quota_does_not_count_the_samples_of_a_class(client: Callable[..., Ask], privacy: str) -> None:
+    """How many samples were trained on would say how many there are."""
+    order = {"budget": {"lr": 0.1, "batch": 16}, "probes": [], "judged": False}
+    quota = {"quota": torch.tensor([10**6, 0, 0])}
+    down = a_model(torch.zeros(3))
+    for method in ("fedavg", "kl"):
+        ask = client(method, privacy=privacy)
+        facts = {**order}
+        assert is_refused(ask(wire.TRAIN, facts, down=down, quota=quota))
+        assert "update" in ask(wire.TRAIN, facts, down=down).tensors
+    open_ = client("kl", privacy="exact")
+    trained = open_(wire.TRAIN, {**order}, down=down, quota=quota)
+    assert trained.facts["size"] == the_truth(client("fedlecc", privacy="exact"))[0]
+    plain = client("fedavg", privacy="exact")  # which gives nobody a quota
+    assert is_refused(plain(wire.TRAIN, {**order}, down=down, quota=quota))
+
+
+def test_models_that_always_answer_alike_do_not_count_a_class(client: Callable[..., Ask]) -> None:
+    """Right answers would be the class's samples, and the loss as good as their number."""
+    ask, open_ = client(), client(privacy="exact")
+    for kind in KINDS:
+        said, truth = scored(ask, always(kind)), scored(open_, always(kind))
+        assert said["right"] in (0, 5, 10, 12)
+        assert abs(said["right"] - truth["right"]) <= 2.5
+        step = LOSS_CAP * 5
+        assert said["loss"] % step == pytest.approx(0)
+    told = {kind: scored(open_, always(kind))["right"] for kind in KINDS}
+    assert sum(told.values()) == 12
+    assert any(scored(ask, always(kind))["right"] != told[kind] for kind in KINDS)
+
+
+@pytest.mark.parametrize("size", [1.0, 50.0, 1e6])
+def test_a_poll_does_not_count_a_class_either(client: Callable[..., Ask], size: float) -> None:
+    """One sample more or less of a class changes nothing that is told, whatever its loss is made."""
+    ask = client("power_of_choice")
+    for kind in sorted(KINDS):
+        hates = a_model(-size * torch.tensor([float(name == kind) for name in sorted(KINDS)]))
+        told = ask(wire.LOSS, {"samples": None}, **{"model/0": hates}).facts["loss"]
+        step = LOSS_CAP * 5 / SIZE
+        assert told / step == pytest.approx(round(told / step), abs=1e-6)
+        assert told <= LOSS_CAP
+
+
+def test_nobody_hears_of_a_single_sample(client: Callable[..., Ask]) -> None:
+    """Neither by a poll of one, nor by losses of steps whose batches hold one."""
+    model = {"model/0": always("ill")}
+    poll = client("power_of_choice", privacy="exact")
+    assert is_refused(poll(wire.LOSS, {"samples": 1}, **model))
+    assert is_refused(poll(wire.LOSS, {"samples": 16}, **model))  # the method polls on all
+    few = client("power_of_choice(variant='cpow-d')", {"local": {"lr": 0.1, "batch": 4}}, privacy="exact")
+    assert is_refused(few(wire.LOSS, {"samples": 4}, **model))
+    for batch in (1, 4, 7):  # 38 samples: all batches are small, or the last one is
+        ask = client("fedgwc", {"local": {"lr": 1e-9, "batch": batch}}, privacy="exact")
+        order = {
+            "budget": {"lr": 1e-9, "batch": batch},
+            "probes": [],
+            "judged": False,
+            "token": f"{batch:08x}",
+        }
+        trace = ask(wire.TRAIN, order, down=always("ill")).tensors["trace"]["trace"]
+        assert len(trace) == -(-SIZE // batch)
+        if batch < 5:
+            assert len(set(trace.tolist())) == 1
+        else:
+            assert len(set(trace.tolist())) > 2
+            assert float(trace[-1]) == pytest.approx(float(trace[:-1].sum() + trace[-1]) / 6, rel=0.5)
+
+
+def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:
+    """Three test samples, three for validation, and at a client that wants forty, its training data."""
+    small = {"split": {"test": 0.05, "validation": 0.05}}
+    said = scored(client("cafa", small, privacy="exact"), always("ill"))
+    assert said == {"size": 3, "right": None, "loss": None}
+    assert is_refused(client("cafa", small, privacy="exact")(wire.CROSS, **{"model/0": always("ill")}))
+    order = {"budget": {"lr": 0.1, "batch": 16}, "probes": [], "judged": False}
+    ask = client(privacy="exact", min_samples=40)
+    assert is_refused(ask(wire.TRAIN, order, down=a_model(torch.zeros(3))))
+    soft = client("fedsoft(groups=2)", privacy="exact", min_samples=40)
+    models = {"model/0": always("ill"), "model/1": always("well")}
+    assert is_refused(soft(wire.SURVEY, **models))
+
+
+def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None:
+    """FedSoft asks on how many samples each model is best: of such models, the samples of each class."""
+    models = {f"model/{number}": always(kind) for number, kind in enumerate(sorted(KINDS))}
+    truth = client("fedsoft(groups=3)", privacy="exact")(wire.SURVEY, **models).tensors["answer"]["answer"]
+    told = client("fedsoft(groups=3)")(wire.SURVEY, **models).tensors["answer"]["answer"]
+    assert truth.sum() == SIZE
+    assert truth.tolist() != told.tolist()
+    assert all(int(each) % 5 == 0 for each in told)
+
+
+def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> None:
+    """FedAvg neither polls, surveys, judges, compares nor remembers."""
+    ask, model = client(privacy="exact"), {"model/0": always("ill")}
+    for kind in (wire.LOSS, wire.SURVEY, wire.UPDATE, wire.CROSS, wire.MEMORY):
+        assert is_refused(ask(kind, {"samples": None}, **model)), kind
+    order = {"budget": {"lr": 0.1, "batch": 16}, "judged": False}
+    assert is_refused(ask(wire.TRAIN, {**order, "probes": ["loss_before"]}, down=always("ill")))
+    assert "train_loss" not in scored(ask, always("ill"), poll=True)
+    assert is_refused(ask(wire.TRAIN, {**order, "probes": [], "merge": {"steps": 1, "joined": False}}))
+    more = {**order, "probes": [], "budget": {"lr": 0.1, "batch": 16, "epochs": 1e6}}
+    assert is_refused(ask(wire.TRAIN, more, down=always("ill")))
+    two = {**model, "model/1": always("well")}
+    assert is_refused(client("power_of_choice")(wire.LOSS, {"samples": None}, **two))
+
+
+def test_a_run_stays_what_it_was(client: Callable[..., Ask]) -> None:
+    token = {"token": "ab" * 8}
+    assert client(privacy="exact")(wire.PROFILE, token).facts["name"] == "north"
+    assert is_refused(client("fedlecc", privacy="exact")(wire.PROFILE, token))
+
+
+@pytest.mark.parametrize("where", ["model", "imports", "load"])
+def test_no_code_but_what_came_with_the_app_or_is_allowed(
+    client: Callable[..., Ask], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that lies about, and one of Python's own."""
+    canary = tmp_path / "canary"
+    body = f"from pathlib import Path\nPath({str(canary)!r}).touch()\n"
+    body += "def model(*_, **__):\n    from torch import nn\n    return nn.Linear(2, 3)\n"
+    (tmp_path / "evil.py").write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    change = {"model": {"model": {"name": "evil:model"}}, "imports": {"imports": ["evil"]}}.get(where, {})
+    ask = client(privacy="exact")
+    run = {**usual_run(), **change}
+    if where == "load":
+        grid = InProcess(
+            {FIRST: Context(1, FIRST, {"partition-id": 0}, RecordDict(), {"load": "evil:model"})}
+        )
+        letter = Letter({"run": run, "client": 0, "classes": [], "merge": None}, {})
+        (name,) = grid.push_messages([Message(wire.write(letter), FIRST, wire.PROFILE, ttl=60)])
+        (reply,) = grid.pull_messages([name])
+        assert is_refused(wire.read(reply.content))
+    else:
+        assert is_refused(ask(wire.PROFILE, {"run": run}))
+        touch = {"name": "subprocess:run", "args": ["touch", str(canary)]}
+        assert is_refused(ask(wire.PROFILE, {"run": {**run, "model": touch}}))
+    assert not canary.exists()
+    assert "evil" not in sys.modules
+    if where == "model":
+        assert client(privacy="exact", allow="evil")(wire.PROFILE, {"run": run}).facts["name"] == "north"
+        assert canary.exists()
+
+
+def usual_run() -> dict[str, Any]:
+    asked: Experiment = experiment("fedavg", **ASKED)
+    return asked.table(asked.methods[0], 0)
+
+
+def test_code_of_the_app_is_run(
+    client: Callable[..., Ask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower unpacks it below its home."""
+    app = tmp_path / "home" / "apps" / "some.app"
+    app.mkdir(parents=True)
+    (app / "bundled.py").write_text(
+        "from torch import nn\ndef model(*_, **__):\n    return nn.Linear(2, 3)\n"
+    )
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))
+    monkeypatch.syspath_prepend(str(app))
+    monkeypatch.delitem(sys.modules, "bundled", raising=False)
+    run = {**usual_run(), "model": {"name": "bundled:model"}}
+    assert client(privacy="exact")(wire.PROFILE, {"run": run}).facts["name"] == "north"
+
+
+@pytest.mark.parametrize("number", ["../../../escaped", 10**30, -5, 1.5, True, None])
+def test_a_server_names_no_files(client: Callable[..., Ask], number: Any, tmp_path: Path) -> None:
+    ask = client("scaffold", privacy="exact")
+    order = {"budget": {"lr": 0.1, "batch": 16}, "probes": [], "judged": False}
+    down = {**a_model(torch.zeros(3)), "control": torch.zeros(9)}
+    for key in ("number", "version"):
+        assert "update" not in ask(wire.TRAIN, {**order, key: number}, down=down).tensors
+    assert is_refused(ask(wire.PROFILE, {"client": number})) == (number is not None)
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_a_client_with_a_part_of_the_experiments_data_hides_nothing() -> None:
+    assert Policy.of({"partition-id": 3}) == Policy("exact", epsilon=None, min_samples=1)
+    assert Policy.of({"partition-id": 3, "data": "x.csv"}) == Policy()
+    assert Policy.of(
+        {"load": "a:b", "privacy": "noised", "budget": 2.0, "min-samples": 9, "allow": "a,b.c"}
+    ) == (Policy("noised", 0.5, 2.0, 9, ("a", "b.c")))
+
+
+def test_what_it_refused_is_in_its_log_in_words(
+    client: Callable[..., Ask], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        client()(wire.MEMORY)
+    assert caplog.messages == ["this client refuses a question for its memory: fedavg asks for none"]
+    assert json.dumps(caplog.messages).isascii()
