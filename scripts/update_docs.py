@@ -216,18 +216,19 @@ sends its running statistics with every update.
 ## Label counts
 
 `privacy.counts` in the [experiment file](experiment-file.md) says what a run asks for, `--privacy` of the
-[client](deploy.md#what-a-client-allows) what it gives; the stricter of the two holds. `exact`: as they are, to
-methods that use them, and evaluation tells the samples and correct answers of each class. `noised`: with discrete
-Laplace noise of scale 2 / epsilon, drawn once at the client by OpenDP and told again whenever it is asked;
-evaluation tells totals only. `withheld`: nothing by class at all. How many samples a client has is told in
-every case: averages need it.
+[client](deploy.md#what-a-client-allows) what it gives; the stricter of the two holds. `exact`: as they are,
+to methods that use them, and evaluation tells the samples and correct answers of each class. `noised`: with
+discrete Laplace noise of scale 2 / epsilon, drawn once at the client by OpenDP and told again whenever it is
+asked; evaluation tells totals only. `withheld`: nothing by class at all. How many samples a client has is
+told in every case: averages need it.
 
-A client whose policy is not `exact` tells counts of right answers in steps of its `--min-samples` (5), and losses
-in steps as large as that many samples could make: a model that always answers alike would else tell how many
-samples of a class there are. Nothing is told that rests on fewer samples than that.
+A client whose policy is not `exact` tells counts of right answers in steps of its `--min-samples` (5), and
+losses in steps as large as that many samples could make: a model that always answers alike would else tell
+how many samples of a class there are. Nothing is told that rests on fewer samples than that.
 
 An update is not anonymous: who holds a client's update and the model before it can learn about the client's
-data, its label counts too, and a server that sends models made for it can learn more. Differential privacy of updates and secure aggregation are not part of fedcohort."""
+data, its label counts too, and a server that sends models made for it can learn more. Differential privacy
+of updates and secure aggregation are not part of fedcohort."""
 
 
 def verdict(one: str, other: str, reasons: dict[str, int]) -> str:

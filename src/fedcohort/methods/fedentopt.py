@@ -12,9 +12,10 @@ Where we differ:
     - A buffer too large for the federation is shortened, with a warning, so that every round finds a full
       cohort; the pseudo-code would run out of clients.
     - Equal entropies go to the lowest number (``ties="random"``: to any of them).
-    - Noise is of scale 2 / epsilon, and of whole numbers; the paper's 1 / epsilon protects that a sample is there,
-      and everybody knows how many are: what is to be protected is which label it has, and that changes two counts.
-      Noisy counts are clipped at zero and scaled to the number of samples, which costs no privacy.
+    - Noise is of whole numbers and of scale 2 / epsilon. The paper's 1 / epsilon protects whether a sample is
+      there, but everybody knows how many there are: what can be protected is which label one has, and that
+      changes two counts. Noisy counts are clipped at zero and scaled to the number of samples, which costs no
+      privacy.
     - Beyond 20,000 clients each pick looks at a random 4,096 of them (stochastic greedy), which costs less
       than a hundredth of a bit.
 """
