@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
 
+from fedcohort.core.profile import Local
 from fedcohort.experiment import Experiment, config_hash
 from fedcohort.flower import wire
 from fedcohort.flower.policy import LOSS_CAP, Policy
@@ -199,21 +201,27 @@ def test_nobody_hears_of_a_single_sample(client: Callable[..., Ask]) -> None:
     assert is_refused(poll(wire.LOSS, {"samples": 16}, **model))  # the method polls on all
     few = client("power_of_choice(variant='cpow-d')", {"local": {"lr": 0.1, "batch": 4}}, privacy="exact")
     assert is_refused(few(wire.LOSS, {"samples": 4}, **model))
-    for batch in (1, 4, 7):  # 38 samples: all batches are small, or the last one is
+    for batch in (1, 4):
         ask = client("fedgwc", {"local": {"lr": 1e-9, "batch": batch}}, privacy="exact")
-        order = {
-            "budget": {"lr": 1e-9, "batch": batch},
-            "probes": [],
-            "judged": False,
-            "token": f"{batch:08x}",
-        }
+        order = {"budget": {"lr": 1e-9, "batch": batch}, "probes": [], "judged": False}
         trace = ask(wire.TRAIN, order, down=always("ill")).tensors["trace"]["trace"]
         assert len(trace) == -(-SIZE // batch)
-        if batch < 5:
-            assert len(set(trace.tolist())) == 1
-        else:
-            assert len(set(trace.tolist())) > 2
-            assert float(trace[-1]) == pytest.approx(float(trace[:-1].sum() + trace[-1]) / 6, rel=0.5)
+        assert len(set(trace.tolist())) == 1
+
+
+def test_the_loss_of_a_short_batch_is_the_mean_of_all(client: Callable[..., Ask]) -> None:
+    """38 samples in batches of 7: the sixth of each of two epochs has three."""
+    trace, local = torch.arange(12.0), Local(batch=7, epochs=2)
+    told = Policy("exact", min_samples=4).steps(trace, SIZE, local)
+    assert told.tolist() == [0, 1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10, 5.5]
+    assert Policy("exact", min_samples=3).steps(trace, SIZE, local).equal(trace)
+    assert Policy("exact").steps(trace[:10], SIZE, replace(local, drop_last=True)).equal(trace[:10])
+    ask = client("fedgwc", {"local": {"lr": 1e-9, "batch": 7}}, privacy="exact")
+    order = {"budget": {"lr": 1e-9, "batch": 7}, "probes": [], "judged": False}
+    losses = ask(wire.TRAIN, order, down=always("ill")).tensors["trace"]["trace"].double()
+    batches = losses[:5] * 7 / 50  # how many in it are not ill: those of the five full ones
+    assert batches.tolist() == pytest.approx(batches.round().tolist(), abs=1e-4)
+    assert float(losses[5] * 3 / 50) != pytest.approx(round(float(losses[5] * 3 / 50)), abs=1e-4)
 
 
 def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.profile import STRICTNESS
+from fedcohort.core.profile import STRICTNESS, Local
 from fedcohort.core.settings import above, at_least, between, build
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.flower import wire
@@ -135,15 +135,15 @@ class Policy:
             .to(told.dtype)
         )
 
-    def steps(self, trace: Tensor, size: int, batch: int) -> Tensor:
+    def steps(self, trace: Tensor, size: int, local: Local) -> Tensor:
         """The loss of each step; where a batch had few samples, the mean of all steps instead."""
-        last = size % batch if size > batch else 0
         few = torch.zeros(len(trace), dtype=torch.bool)
-        if min(size, batch) < self.min_samples:
+        if min(size, local.batch) < self.min_samples:
             few[:] = True
-        elif 0 < last < self.min_samples:
-            few[size // batch :: size // batch + 1] = True
-        return torch.where(few, trace.mean(), trace) if few.any() else trace
+        elif not local.drop_last and 0 < size % local.batch < self.min_samples:  # an epoch's last one
+            batches = local.batches_per_epoch(size)
+            few[batches - 1 :: batches] = True
+        return torch.where(few, trace.mean(), trace)
 
 
 class CarefulEngine(LoopEngine):

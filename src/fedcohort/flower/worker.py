@@ -275,7 +275,7 @@ class Worker:
     def _trace(self, answer: Answer) -> Tensor:
         """The loss of every step if the method asks for it, else their mean."""
         if "trace" in self.method.uses or not answer.steps:
-            return self.policy.steps(answer.trace, answer.size, self.task.local.batch)
+            return self.policy.steps(answer.trace, answer.size, self.task.local)
         return answer.trace.mean()[None]
 
 
