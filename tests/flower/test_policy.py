@@ -33,6 +33,7 @@ ASKED = {
     "local": {"lr": 0.1, "batch": 16},
 }
 SIZE = 38  # of the training data: a fifth of 60 is for tests, a fifth of the rest for validation
+EVALUATE = {"version": None, "poll": False, "order": None}
 Ask = Callable[..., Letter]
 
 
@@ -80,8 +81,11 @@ def always(kind: str) -> dict[str, torch.Tensor]:
 
 
 def scored(ask: Ask, model: dict[str, torch.Tensor], **facts: Any) -> dict[str, Any]:
-    facts = {"version": None, "poll": False, "order": None, **facts}
-    return ask(wire.SCORE, facts, **{"model/0": model}).facts
+    return ask(wire.SCORE, {**EVALUATE, **facts}, **{"model/0": model}).facts
+
+
+def by_class(ask: Ask, model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return ask(wire.SCORE, EVALUATE, **{"model/0": model}).tensors.get("by_class", {})
 
 
 def is_refused(letter: Letter) -> bool:
@@ -173,10 +177,12 @@ def test_models_that_always_answer_alike_do_not_count_a_class(client: Callable[.
     for kind in KINDS:
         said, truth = scored(ask, always(kind)), scored(open_, always(kind))
         assert said["right"] in (0, 5, 10, 12)
+        assert not by_class(ask, always(kind))
         assert abs(said["right"] - truth["right"]) <= 2.5
         step = LOSS_CAP * 5
         assert said["loss"] % step == pytest.approx(0)
     told = {kind: scored(open_, always(kind))["right"] for kind in KINDS}
+    assert by_class(open_, always("ill"))["right"].tolist() == [told["ill"], 0, 0]
     assert sum(told.values()) == 12
     assert any(scored(ask, always(kind))["right"] != told[kind] for kind in KINDS)
 
@@ -257,6 +263,11 @@ def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> No
     assert is_refused(ask(wire.TRAIN, {**order, "probes": ["loss_before"]}, down=always("ill")))
     assert "train_loss" not in scored(ask, always("ill"), poll=True)
     assert is_refused(ask(wire.TRAIN, {**order, "probes": [], "merge": {"steps": 1, "joined": False}}))
+    concat = client("fedconcat(groups=1, rounds=1, steps=3)", privacy="exact")
+    encoders = {"encoder/0": always("ill"), "model/0": a_model(torch.zeros(3))}
+    assert is_refused(
+        concat(wire.SCORE, {**EVALUATE, "merge": {"steps": 10**9, "joined": False}}, **encoders)
+    )
     more = {**order, "probes": [], "budget": {"lr": 0.1, "batch": 16, "epochs": 1e6}}
     assert is_refused(ask(wire.TRAIN, more, down=always("ill")))
     two = {**model, "model/1": always("well")}
