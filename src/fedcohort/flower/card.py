@@ -110,7 +110,7 @@ def ask_cards(post: Post, letter: Letter, nodes: set[int]) -> list[Card]:
     """What nodes say of themselves; those that say nothing sensible do not take part."""
     cards = []
     for node, answer in post.ask(wire.PROFILE, dict.fromkeys(sorted(nodes), letter)).items():
-        card = read_card(post, node, answer)
+        card = read_card(post.who(node), node, answer, post.admitted.get(node))
         if isinstance(card, Silence):
             note(_who(post, node, answer), f"does not take part: {card.why.removeprefix('is refused: ')}")
         else:
@@ -118,9 +118,10 @@ def ask_cards(post: Post, letter: Letter, nodes: set[int]) -> list[Card]:
     return cards
 
 
-def read_card(post: Post, node: int, answer: Letter | Silence) -> Card | Silence:
-    admitted = post.admitted.get(node)
-    return understood(post.who(node), answer, lambda letter: Card.of(node, letter, admitted))
+def read_card(
+    who: str, node: int, answer: Letter | Silence, admitted: Admitted | None = None
+) -> Card | Silence:
+    return understood(who, answer, lambda letter: Card.of(node, letter, admitted))
 
 
 def _who(post: Post, node: int, answer: Letter | Silence) -> str:

@@ -95,7 +95,7 @@ class Nodes:
 
     def _compare(self, node: int, answer: Letter | Silence, missing: list[int]) -> None:
         """Where there are no keys, a client is known by its name and its sizes."""
-        card = read_card(self.post, node, answer)
+        card = read_card(self.post.who(node), node, answer)
         if isinstance(card, Silence):
             self.tries[node] += 1
             if self.tries[node] == TRIES:
