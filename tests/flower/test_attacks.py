@@ -165,6 +165,8 @@ LABELS = {"counts": {"counts": torch.tensor([1e308, 0, 0, 0], dtype=torch.float6
 CARDS = {
     "endless sizes": ("fedavg", {"facts": {"sizes": [10**30, 0, 0]}}),
     "most of all samples": ("fedavg", {"facts": {"sizes": [10**11, 5, 5]}}),
+    "most of all validation samples": ("fedavg", {"facts": {"sizes": [26, 10**11, 8]}}),
+    "most of all test samples": ("fedavg", {"facts": {"sizes": [26, 5, 10**11]}}),
     "counts beyond all sizes": ("fedlecc", LABELS),
     "counts of nobody": ("fedlecc", {"counts": {"counts": torch.zeros(4, dtype=torch.float64)}}),
     "no counts": ("fedlecc", {"counts": {}}),

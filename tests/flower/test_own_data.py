@@ -86,9 +86,7 @@ def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
     assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
     assert roster(tmp_path).clients == NAMES[:2]
     log = next(tmp_path.glob("experiment-*/*/flower.log")).read_text()
-    assert (
-        "west does not take part: it names other classes than most; list all of them in data.classes" in log
-    )
+    assert "west (node 1003) does not take part: it names other classes than most; list all" in log
     apart = hospitals(tmp_path, (("ill",), ("well",), ("unknown",)))
     with pytest.raises(UserError, match=r"data\.classes"):
         through_flower(asked, tmp_path / "apart", apart)
@@ -112,7 +110,10 @@ def test_tables_with_other_columns_are_refused(tmp_path: Path) -> None:
     result, _ = through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     assert final(result).keys() == set(NAMES[1:])
     log = next(tmp_path.glob("experiment-*/*/flower.log")).read_text()
-    assert "north does not take part: its examples have shape (3,), those of most clients (2,)" in log
+    assert (
+        "north (node 1001) does not take part: its examples have shape (3,), those of most clients (2,)"
+        in log
+    )
     del grid.contexts[FIRST + 2]
     with pytest.raises(UserError, match=r"have shape \(2,\), those of north \(3,\)"):
         through_flower(experiment("fedavg", **TABLE), tmp_path / "two", grid, timeout=0.1)

@@ -54,6 +54,11 @@ class Card(NamedTuple):
         return cls(node, name, sizes, classes, tuple(shape), vocabulary, counts, summaries, key)
 
     @property
+    def kind(self) -> tuple[tuple[int, ...], int]:
+        """What examples it has: all clients must have the same."""
+        return self.shape, self.vocabulary
+
+    @property
     def names(self) -> tuple[str, str]:
         """What the roster may call it: the second where others have the same name."""
         return self.name, f"{self.name} {self.node}"

@@ -145,32 +145,31 @@ def _only(cards: Sequence[Card], odd: Callable[[Card], str]) -> list[Card]:
     """Those of whom ``odd`` says nothing; what it says of the others is why they do not take part."""
     for card in cards:
         if why := odd(card):
-            note(card.name, f"does not take part: {why}")
+            note(f"{card.name} (node {card.node})", f"does not take part: {why}")
     return [card for card in cards if not odd(card)]
 
 
 def alike(cards: Sequence[Card], wanted: Wanted, known: Sequence[Card] = ()) -> list[Card]:
     """Those that hold what most of them and of those ``known`` hold, no incredible amount of it, and tell
     what must be known."""
-    kinds = Counter((card.shape, card.vocabulary) for card in (*known, *cards)).most_common(2)
+    everybody, ratio = (*known, *cards), wanted.trust.max_size_ratio
+    kinds = Counter(card.kind for card in everybody).most_common(2)
     if len(kinds) == 2 and kinds[0][1] == kinds[1][1]:
-        (one, _), (other, _) = kinds
-        everybody = (*known, *cards)
-        names = [next(c.name for c in everybody if (c.shape, c.vocabulary) == kind) for kind in (one, other)]
+        one, other = (next(card for card in everybody if card.kind == kind) for kind, _ in kinds)
         raise UserError(
-            f"examples of {names[1]} have shape {other[0]}, those of {names[0]} {one[0]}: "
+            f"examples of {other.name} have shape {other.shape}, those of {one.name} {one.shape}: "
             "prepare the data of all clients in the same way"
         )
-    most = wanted.trust.max_size_ratio * middle(card.sizes[0] for card in (*known, *cards) if card.sizes[0])
+    columns = zip(*(card.sizes for card in everybody), strict=True)  # training, validation, test
+    most = [ratio * middle(size for size in column if size) for column in columns]
 
     def odd(card: Card) -> str:
-        if (card.shape, card.vocabulary) != kinds[0][0]:
+        if card.kind != kinds[0][0]:
             shape, usual = card.shape, kinds[0][0][0]
             what = f"shape {shape}, those of most clients {usual}" if shape != usual else "other tokens"
             return f"its examples have {what}; prepare the data of all clients in the same way"
-        if card.sizes[0] > most:
-            ratio = f"{wanted.trust.max_size_ratio:g}"
-            return f"it says that it has more than {ratio} times the samples of most (trust.max_size_ratio)"
+        if any(size > limit for size, limit in zip(card.sizes, most, strict=True)):
+            return f"it says that it has more than {ratio:g} times the samples of most (trust.max_size_ratio)"
         return "it tells no label counts" if wanted.tells("counts") and card.counts is None else ""
 
     return _only(cards, odd)
@@ -188,11 +187,8 @@ def agreed(cards: Sequence[Card], wanted: Wanted) -> tuple[list[Card], tuple[str
         cards = _only(cards, lambda card: "" if listed.issuperset(card.classes) else unknown)
         whole = [classes for classes, _ in named if set(classes) == listed]
         return cards, whole[0] if whole else all_classes(cards)
-    if (
-        len(named) > 1
-        and wanted.privacy.counts == "noised"
-        and (wanted.tells("counts") or wanted.tells("summary"))
-    ):
+    once = wanted.privacy.counts == "noised" and (wanted.tells("counts") or wanted.tells("summary"))
+    if once and len(named) > 1:
         if 2 * named[0][1] <= len(cards):
             raise UserError(f"clients name different classes, and privacy.counts is not 'exact'{cure}")
         other = f"it names other classes than most{cure}"
