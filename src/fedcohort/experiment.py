@@ -30,6 +30,7 @@ from fedcohort.partition import PARTITIONS, Partitioner
 from fedcohort.presets import under_conditions
 from fedcohort.runner import Evaluation
 from fedcohort.trackers import Tracker, parse_trackers, read_trackers, write_trackers
+from fedcohort.trust import Trust
 
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
 
@@ -51,6 +52,7 @@ class Experiment:
     privacy: Privacy = field(default_factory=Privacy)
     faults: Faults = field(default_factory=Faults)
     evaluation: Evaluation = field(default_factory=Evaluation)
+    trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
@@ -113,6 +115,7 @@ class Experiment:
             privacy=build(Privacy, top.privacy, "privacy"),
             faults=build(Faults, top.faults, "faults"),
             evaluation=build(Evaluation, top.evaluate, "evaluate"),
+            trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             trackers=read_trackers(top.track),
             notes=tuple(notes),
@@ -156,6 +159,8 @@ class Experiment:
             "faults": dataclasses.asdict(self.faults),
             "evaluate": dataclasses.asdict(self.evaluation),
         }
+        if self.trust != Trust():  # runs from before there was such a table keep their names
+            sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
@@ -187,6 +192,7 @@ class _Top:
     privacy: dict = field(default_factory=dict)
     faults: dict = field(default_factory=dict)
     evaluate: dict = field(default_factory=dict)
+    trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -22,6 +23,7 @@ class InProcess(Grid):
     contexts: dict[int, Context]
     spoil: Spoil = lambda kind, node, reply: reply
     offline: set[int] = field(default_factory=set)
+    admitted: dict[int, tuple[str, bytes]] = field(default_factory=dict)  # names and keys, as a SuperLink's
     replies: dict[str, Message] = field(default_factory=dict)
     seen: list[tuple[str, int, Message, Message]] = field(default_factory=list)  # every message and its reply
 
@@ -42,6 +44,11 @@ class InProcess(Grid):
     def get_node_ids(self) -> Iterable[int]:
         return [node for node in reversed(self.contexts) if node not in self.offline]
 
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        for node in self.get_node_ids():
+            name, key = self.admitted.get(node, (None, b""))
+            yield NodeInfo(node_id=node, name=name, public_key=key)
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         names = []
         for message in reversed(list(messages)):  # no order is promised
@@ -51,13 +58,16 @@ class InProcess(Grid):
                 continue
             names.append(name)
             TaskIdentity.node_id = node
-            reply = app(carried(message), self.contexts[node])
+            reply = self.answer(message, node)
             TaskIdentity.node_id = 1
             kind = message.metadata.message_type
             self.seen.append((kind, node, message, reply))
             if (arrives := self.spoil(kind, node, carried(reply))) is not None:
                 self.replies[name] = arrives
         return names
+
+    def answer(self, message: Message, node: int) -> Message:
+        return app(carried(message), self.contexts[node])
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         return [self.replies.pop(name) for name in message_ids if name in self.replies]

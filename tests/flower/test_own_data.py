@@ -80,10 +80,17 @@ def test_one_question_is_enough_where_classes_are_listed(tmp_path: Path) -> None
 
 
 def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
-    """To ask again for other classes would be a second look at the same counts."""
+    """To ask again for other classes would be a second look at the same counts: who names others than most
+    does not take part, and where no classes are those of most, nobody does."""
     asked = experiment("fedlecc", **{**TABLE, "privacy": {"counts": "noised"}})
+    _, grid = through_flower(asked, tmp_path, hospitals(tmp_path))
+    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
+    assert roster(tmp_path).clients == NAMES[:2]
+    log = next(tmp_path.glob("experiment-*/*/flower.log")).read_text()
+    assert "west (node 1003) does not take part: it names other classes than most; list all" in log
+    apart = hospitals(tmp_path, (("ill",), ("well",), ("unknown",)))
     with pytest.raises(UserError, match=r"data\.classes"):
-        through_flower(asked, tmp_path, hospitals(tmp_path))
+        through_flower(asked, tmp_path / "apart", apart)
 
 
 def test_withheld_labels_stay_where_they_are(tmp_path: Path) -> None:
@@ -97,11 +104,20 @@ def test_withheld_labels_stay_where_they_are(tmp_path: Path) -> None:
 
 
 def test_tables_with_other_columns_are_refused(tmp_path: Path) -> None:
+    """What most clients have counts; where as many have the one as the other, nobody can tell."""
     grid = hospitals(tmp_path)
     head, *rows = (tmp_path / "north.csv").read_text().splitlines()
     (tmp_path / "north.csv").write_text("\n".join([f"height,{head}", *(f"1.5,{row}" for row in rows)]))
+    result, _ = through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+    assert final(result).keys() == set(NAMES[1:])
+    log = next(tmp_path.glob("experiment-*/*/flower.log")).read_text()
+    assert (
+        "north (node 1001) does not take part: its examples have shape (3,), those of most clients (2,)"
+        in log
+    )
+    del grid.contexts[FIRST + 2]
     with pytest.raises(UserError, match=r"have shape \(2,\), those of north \(3,\)"):
-        through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
+        through_flower(experiment("fedavg", **TABLE), tmp_path / "two", grid, timeout=0.1)
 
 
 def test_a_function_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

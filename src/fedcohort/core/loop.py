@@ -15,6 +15,7 @@ from fedcohort.core.merge import merge, present
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Clients, Ids, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.sound import learn_soundly
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.core.traffic import FLOAT, round_bytes
@@ -28,11 +29,14 @@ class Report:
     selected: Ids  # asked to train, group after group
     answered: Ids  # whose update was used, ascending
     lost: Ids  # did not answer, or could not take a single step
-    rejected: Ids  # answered with something that is not a number
+    rejected: Ids  # answered with something that is not a number, or makes none of the model
     loss: float  # training loss over the round, weighted by samples; NaN if nobody answered
     declined: Ids = field(
         default_factory=lambda: torch.zeros(0, dtype=torch.long)
     )  # trained, but the selector did not want their update
+    spoilt: Ids = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.long)
+    )  # of the rejected: with their update the model would not be a number any more
 
 
 def start(method: Method, task: Task, profile: Profile, folder: Path | None = None) -> State:
@@ -58,6 +62,7 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     models = tuple(group.weights for group in state.groups)
     everyone = Round(state.round, profile, 0, profile.eligible, task.cohort_size, models=models)
 
+    before = state
     state, early = ask(method, state, everyone, engine)
     state, choices = choose_all(method, state, task, profile, engine)
     selected = _distinct([choice.now.selected for choice in choices])
@@ -70,11 +75,15 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
         wanted, choices = judge(method, choices, updates)
         answers, updates = collect(state, profile, engine, answers, wanted)
     everyone = replace(everyone, declined=torch.cat([choice.now.declined for choice in choices]).unique())
-    used = set(updates.ids.tolist())
-    mine = {a.client: a.mine for a in answers if a.mine and a.client in used}
     chosen = [choice.now for choice in choices]
-    clients = shelf.updated(state.clients, mine, state.round)
-    after, crossed = _learn(method, state, engine, everyone, chosen, updates, clients)
+
+    def learn(used: Updates) -> tuple[State, list[int]]:
+        there = set(used.ids.tolist())
+        mine = {a.client: a.mine for a in answers if a.mine and a.client in there}
+        clients = shelf.updated(state.clients, mine, state.round)
+        return _learn(method, state, engine, everyone, chosen, used, clients)
+
+    after, crossed, used = learn_soundly(learn, method, before, profile, updates)
 
     polled, asked = torch.cat([choice.polled for choice in choices]), torch.cat([early.ids, late.ids])
     up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed)
@@ -83,7 +92,8 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
         down += sum(choice.down for choice in choices) + FLOAT * profile.num_classes * len(quotas)
     up, down = state.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
-    return after, _report(everyone, updates, answers)
+    spoilt = updates.ids[~torch.isin(updates.ids, used.ids)]
+    return after, replace(_report(everyone, used, answers), spoilt=spoilt)
 
 
 def _learn(

@@ -1,6 +1,7 @@
 """What a client says of itself when it is asked, and whether an honest one could say it."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,8 +10,15 @@ from torch import Tensor
 from fedcohort.core.parts import Memory
 from fedcohort.flower import wire
 from fedcohort.flower.diary import note
-from fedcohort.flower.post import Post, Silence
-from fedcohort.flower.wire import Letter
+from fedcohort.flower.post import Admitted, Post, Silence, understood
+from fedcohort.flower.wire import Letter, NonsenseError
+from fedcohort.names import safe_name
+
+# The largest that a client may say of its data.
+SAMPLES = 10**12
+SIDE, SIDES = 2**31, wire.SIDES  # of an example
+CLASSES, NAME = 10_000, 200  # how many, and characters of a name
+TOLERANCE = 1e-6  # relative, of sums of counts
 
 
 class Card(NamedTuple):
@@ -24,27 +32,31 @@ class Card(NamedTuple):
     vocabulary: int
     counts: Tensor | None
     summaries: Memory
+    key: str = ""  # a digest of the key that it was admitted with, if it was
 
     @classmethod
-    def of(cls, node: int, letter: Letter) -> "Card":
-        """ValueError for what no honest client would say."""
+    def of(cls, node: int, letter: Letter, admitted: Admitted | None = None) -> "Card":
+        """NonsenseError for what no honest client would say. The name of one that was ``admitted`` is not its
+        own to choose."""
         facts, tensors = letter.facts, letter.tensors
-        sizes, shape, classes = (_listed(facts.get(key)) for key in ("sizes", "shape", "classes"))
-        if not all(type(number) is int and number >= 0 for number in [*sizes, *shape]) or len(sizes) != 3:
-            raise ValueError("its sizes are not whole numbers")
-        name, vocabulary = facts.get("name"), facts.get("vocabulary")
-        if not isinstance(name, str) or not isinstance(vocabulary, int):
-            raise ValueError("it does not say who it is")
-        counts, summaries = tensors.get("counts", {}).get("counts"), tensors.get("summaries", {})
-        if counts is not None and counts.shape != (len(classes),):
-            raise ValueError(f"it sent {counts.numel()} label counts for {len(classes)} classes")
-        for table in (*summaries.values(), *([] if counts is None else [counts])):
-            if not bool(table.isfinite().all()) or bool((table < 0).any()):
-                raise ValueError("its label counts are not numbers from 0")
-        names = tuple(str(label) for label in classes)
-        if len(set(names)) != len(names):
-            raise ValueError("it names a class twice")
-        return cls(node, name, sizes, names, tuple(shape), vocabulary, counts, summaries)
+        sizes, shape = _whole(facts.get("sizes"), SAMPLES), _whole(facts.get("shape"), SIDE)
+        (vocabulary,) = _whole([facts.get("vocabulary")], SIDE)
+        name = admitted.name if admitted else _name(facts.get("name"))
+        if len(sizes) != 3 or len(shape) > SIDES:
+            raise NonsenseError("it does not say what its data are like")
+        classes = _classes(facts.get("classes"))
+        counts = tensors.get("counts", {}).get("counts")
+        if counts is not None:
+            counts = _counted(counts, sizes[0])
+            _check_labels(counts, len(classes), sizes[0])
+        summaries = {name: _counted(table, sizes[0]) for name, table in tensors.get("summaries", {}).items()}
+        key = admitted.key if admitted else ""
+        return cls(node, name, sizes, classes, tuple(shape), vocabulary, counts, summaries, key)
+
+    @property
+    def kind(self) -> tuple[tuple[int, ...], int]:
+        """What examples it has: all clients must have the same."""
+        return self.shape, self.vocabulary
 
     @property
     def names(self) -> tuple[str, str]:
@@ -60,30 +72,68 @@ class Card(NamedTuple):
         return self._replace(classes=classes, counts=counts)
 
 
-def _listed(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("it does not say what its data are like")
+def _whole(value: Any, most: int) -> list[int]:
+    if not isinstance(value, list) or not all(type(each) is int and 0 <= each <= most for each in value):
+        raise NonsenseError("its sizes are not whole numbers")
     return value
+
+
+def _name(value: Any) -> str:
+    name = safe_name(value) if isinstance(value, str) else ""
+    if not name:
+        raise NonsenseError("it does not say who it is")
+    return name
+
+
+def _classes(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > CLASSES:
+        raise NonsenseError("it does not list its classes")
+    names = tuple(str(label) for label in value)
+    if any(len(name) > NAME or re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", name) for name in names):
+        raise NonsenseError("the name of a class cannot be printed")
+    if len(set(names)) != len(names):
+        raise NonsenseError("it names a class twice")
+    return names
+
+
+def _counted(table: Tensor, size: int) -> Tensor:
+    """A table in which each of ``size`` samples weighs 1 in all."""
+    most = size * (1 + TOLERANCE)
+    if not bool(((table >= 0) & (table <= most)).all()) or float(table.sum()) > most:
+        raise NonsenseError(f"it counts more than its {size} training samples")
+    return table.double()
+
+
+def _check_labels(counts: Tensor, classes: int, size: int) -> None:
+    if counts.shape != (classes,):
+        raise NonsenseError(f"it sent {counts.numel()} label counts for {classes} classes")
+    if abs(float(counts.sum()) - size) > TOLERANCE * size:
+        raise NonsenseError(f"its label counts do not add up to its {size} training samples")
 
 
 def ask_cards(post: Post, letter: Letter, nodes: set[int]) -> list[Card]:
     """What nodes say of themselves; those that say nothing sensible do not take part."""
     cards = []
     for node, answer in post.ask(wire.PROFILE, dict.fromkeys(sorted(nodes), letter)).items():
-        try:
-            if isinstance(answer, Silence):
-                raise ValueError(answer.why)
-            cards.append(Card.of(node, answer))
-        except ValueError as error:
-            note(_who(node, answer), f"does not take part: {error}")
+        card = read_card(post.who(node), node, answer, post.admitted.get(node))
+        if isinstance(card, Silence):
+            note(_who(post, node, answer), f"does not take part: {card.why.removeprefix('is refused: ')}")
+        else:
+            cards.append(card)
     return cards
 
 
-def _who(node: int, answer: Letter | Silence) -> str:
-    """Its name, if it gave one that can be printed."""
+def read_card(
+    who: str, node: int, answer: Letter | Silence, admitted: Admitted | None = None
+) -> Card | Silence:
+    return understood(who, answer, lambda letter: Card.of(node, letter, admitted))
+
+
+def _who(post: Post, node: int, answer: Letter | Silence) -> str:
+    """Its name: the one it was admitted under, or else the one that it gives itself."""
     name = None if isinstance(answer, Silence) else answer.facts.get("name")
-    proper = isinstance(name, str) and name.isprintable() and 0 < len(name) <= 80
-    return f"{name} (node {node})" if proper else f"node {node}"
+    own = safe_name(name) if isinstance(name, str) and node not in post.admitted else ""
+    return f"{own} (node {node})" if own else post.who(node)
 
 
 def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:
@@ -93,12 +143,14 @@ def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:
 
 
 def named_apart(cards: Sequence[Card]) -> list[Card]:
-    """Clients of the same name get their node's number behind it."""
-    names = [card.name for card in cards]
-    return [c._replace(name=c.names[1]) if names.count(c.name) > 1 else c for c in cards]
+    """Clients of the same name get their node's number behind it, until no two are called the same."""
+    named = Counter(card.name for card in cards)
+    if max(named.values(), default=1) == 1:
+        return list(cards)
+    return named_apart([c._replace(name=c.names[1]) if named[c.name] > 1 else c for c in cards])
 
 
 def natural(name: str) -> tuple[list[Any], str]:
     """Sorts "client 10" behind "client 9"."""
-    parts = re.split(r"(\d+)", name)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts], name
+    parts = re.split(r"([0-9]+)", name)
+    return [(len(n := part.lstrip("0")), n) if part.isdigit() else (-1, part) for part in parts], name

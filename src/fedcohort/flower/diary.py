@@ -42,7 +42,8 @@ class Diary:
 
     def __init__(self, directory: Path, rounds: int) -> None:
         self.directory, self.rounds = directory, rounds
-        text = logging.FileHandler(directory / LOG, encoding="utf-8")
+        self.clients: Sequence[str] = ()  # their names, once they are known
+        text = logging.FileHandler(directory / LOG, encoding="utf-8", errors="backslashreplace")
         text.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         self.events = _Events(directory / EVENTS)
         self.handlers = text, self.events
@@ -64,6 +65,8 @@ class Diary:
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         values = {row.key: row.value for row in rows if not row.client}
+        for client in report.spoilt.tolist():
+            note(self.clients[client], "is refused: with its update the model would not be a number")
         words = [f"{len(report.answered)} of {len(report.selected)} clients trained"]
         words += [f"{values[key]:.0f} {key}" for key in ("lost", "rejected") if values.get(key)]
         words.append(f"{values.get('messages', 0):.0f} messages")
@@ -85,7 +88,7 @@ class _Events(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.round = 1  # that goes on
-        self.file = path.open("a", newline="", encoding="utf-8")
+        self.file = path.open("a", newline="", encoding="utf-8", errors="backslashreplace")
         self.writer = csv.writer(self.file, lineterminator="\n")
         if not path.stat().st_size:
             self.writer.writerow(Event._fields)

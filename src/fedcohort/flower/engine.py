@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,17 +20,23 @@ from fedcohort.flower.away import Away, Kept
 from fedcohort.flower.diary import note
 from fedcohort.flower.expect import (
     Expected,
+    Score,
+    all_scores,
+    outsized,
     told_accuracy,
     told_answer,
+    told_loss,
     told_memory,
-    told_number,
-    told_scores,
+    told_score,
     update_shapes,
 )
 from fedcohort.flower.keep import NEVER
 from fedcohort.flower.nodes import Nodes
-from fedcohort.flower.post import Silence, enclosed
+from fedcohort.flower.post import Silence, enclosed, understood
 from fedcohort.flower.wire import Letter, write_models
+from fedcohort.trust import Trust
+
+T = TypeVar("T")
 
 EMPTY = 3  # rounds without any answer before a run is given up
 
@@ -44,8 +51,10 @@ class Early(NamedTuple):
 class FlowerEngine:
     """Asks real clients. Whatever they answer is checked here; who answers nonsense has not answered."""
 
-    def __init__(self, nodes: Nodes, method: Method, task: Task, run: Mapping[str, Any]) -> None:
-        self.nodes, self.method, self.task = nodes, method, task
+    def __init__(
+        self, nodes: Nodes, method: Method, task: Task, run: Mapping[str, Any], trust: Trust
+    ) -> None:
+        self.nodes, self.method, self.task, self.trust = nodes, method, task, trust
         self.run = {"merge": None, **run}  # facts that every letter holds
         self.encoders: dict[str, Memory] = {}  # as letters hold them
         self.has_encoders: set[int] = set()
@@ -68,7 +77,8 @@ class FlowerEngine:
     def merged(self, encoders: Sequence[Weights], plan: Merge) -> "FlowerEngine":
         if self._merged is None or self._merged[0] is not encoders:
             task = merged_task(self.task, encoders, plan)
-            engine = FlowerEngine(self.nodes, self.method, task, {**self.run, "merge": plan._asdict()})
+            run = {**self.run, "merge": plan._asdict()}
+            engine = FlowerEngine(self.nodes, self.method, task, run, self.trust)
             engine.encoders = write_models(encoders, "encoder")
             self._merged = encoders, engine
         return self._merged[1]
@@ -79,17 +89,16 @@ class FlowerEngine:
         early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
         self._early = {}
         letters = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
-        replies = self._ask(wire.TRAIN, letters, number)
-        for client, reply in early.items():
-            if isinstance(reply, Silence):
-                self.silent[client] = reply
-            else:
-                replies[client] = reply
+        read = self._read_answer
+        told = self._ask(wire.TRAIN, letters, read, number)
+        told |= self._heard({c: reply for c, reply in early.items() if not isinstance(reply, Silence)}, read)
+        self.silent |= {c: reply for c, reply in early.items() if isinstance(reply, Silence)}  # noted then
+        told = self._credible(told)
         answers = []
         for client, expected in self._expected.items():
-            if client in replies:
-                answer = self._noted(expected.read(replies[client]))
-                if expected.order.mine and not answer.refused:
+            if client in told:
+                answer = told[client]
+                if expected.order.mine:
                     answer = answer._replace(mine=Kept(number, dict))
                     self.afresh.discard(client)
                 answers.append(answer)
@@ -101,11 +110,32 @@ class FlowerEngine:
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         letters = {answer.client: self._letter(answer.client, {"number": number}) for answer in answers}
-        replies = self._ask(wire.UPDATE, letters, number)
-        there = (answer for answer in answers if answer.client in replies)
-        complete = [self._noted(self._expected[a.client].complete(a, replies[a.client])) for a in there]
-        self._count_empty(complete)
-        return complete
+        known = {answer.client: answer for answer in answers}
+
+        def read(client: int, letter: Letter) -> Answer:
+            return self._expected[client].complete(known[client], letter)
+
+        told = self._credible(self._ask(wire.UPDATE, letters, read, number))
+        refused = [c for c, silence in self.silent.items() if silence.code == wire.UNREADABLE]
+        told |= {client: self._expected[client].nothing(self.silent[client].why) for client in refused}
+        self._count_empty(list(told.values()))
+        return [told[client] for client in known if client in told]
+
+    def _read_answer(self, client: int, letter: Letter) -> Answer:
+        return self._expected[client].read(letter)
+
+    def _credible(self, told: Mapping[int, Answer]) -> dict[int, Answer]:
+        """The answers of those whose updates are not far larger than most."""
+        odd = outsized(
+            {c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()}, self.trust
+        )
+        self._refuse(odd)
+        return {client: answer for client, answer in told.items() if client not in odd}
+
+    def _refuse(self, odd: Mapping[int, str]) -> None:
+        for client, why in odd.items():
+            self.silent[client] = Silence(why, wire.UNREADABLE)
+            self._note(client, why)
 
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
         known = {
@@ -117,32 +147,32 @@ class FlowerEngine:
         clients = trial.clients.tolist()
         unknown = [client for client in clients if client not in known]
         letters = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
-        for client, reply in self._ask(wire.LOSS, letters, number).items():
-            known[client] = told_number(reply, "loss")
+        known |= self._ask(
+            wire.LOSS, letters, lambda _, letter: told_loss(letter, "loss", self.trust), number
+        )
         return torch.tensor([known.get(client, float("nan")) for client in clients])
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
         models = len(trial.models)
         pattern = answer(torch.zeros(models, 1))
-        letters = self._trials(trial)
-        told: dict[int, Tensor] = {}
-        for client, reply in self._ask(wire.SURVEY, letters).items():
-            try:
-                size = int(self.task.federation.train.sizes[client])
-                told[client] = told_answer(reply, pattern, models - 1 if pattern.dim() == 0 else size)
-            except ValueError as error:
-                self._note(client, f"is refused: {error}")
+
+        def read(client: int, letter: Letter) -> Tensor:
+            size = int(self.task.federation.train.sizes[client])
+            return told_answer(letter, pattern, size if pattern.dim() else models - 1, self.trust)
+
+        told = self._ask(wire.SURVEY, self._trials(trial), read)
         there = torch.tensor(sorted(told), dtype=torch.long)
         answers = [told[client] for client in there.tolist()]
         return there, torch.stack(answers) if answers else pattern.new_zeros(0, *pattern.shape)
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
-        replies, models = self._ask(wire.CROSS, self._trials(trial)), len(trial.models)
+        models = len(trial.models)
+        told = self._ask(wire.CROSS, self._trials(trial), lambda _, letter: told_accuracy(letter, models))
         table = torch.full((models, len(trial.clients)), torch.nan)
         for column, client in enumerate(trial.clients.tolist()):
-            if client in replies:
-                table[:, column] = told_accuracy(replies[client], models)
+            if client in told:
+                table[:, column] = told[client]
         return table
 
     def score(
@@ -167,25 +197,31 @@ class FlowerEngine:
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {"model/0": model, **order.tensors}
                 letters[client] = self._letter(client, facts, sent)
-        replies = self._ask(wire.SCORE, letters)
-        self._polled = {
-            client: (params[client], told_number(reply, "train_loss"))
-            for client, reply in replies.items()
-            if poll and client in params
-        }
-        trained = self._heard({c: enclosed(replies[c], "trained") for c in orders if c in replies})
+        federation = self.task.federation
+
+        def score(client: int, letter: Letter) -> Score:
+            return told_score(letter, int(federation.test.sizes[client]), federation.num_classes, self.trust)
+
+        replies = self._ask(wire.SCORE, letters, lambda _, letter: letter)
+        polled = {client: replies[client] for client in params if poll and client in replies}
+        losses = self._heard(polled, lambda _, letter: told_loss(letter, "train_loss", self.trust))
+        self._polled = {client: (params[client], loss) for client, loss in losses.items()}
+        enclosed_in = {c: enclosed(replies[c], "trained") for c in orders if c in replies}
+        trained = self._heard(enclosed_in, lambda _, letter: letter)
         self._early = {
             c: Early(order.facts, trained[c] if c in trained else self.silent[c])
             for c, order in orders.items()
             if c in letters
         }
-        return told_scores(replies, self.task.federation)
+        return all_scores(self._heard(replies, score), federation)
 
     def _expect(self, objective: Objective, orders: Sequence[Order]) -> dict[int, Expected]:
         if not orders:
             return {}
         federation, at_once = self.task.federation, not (orders[0].judged or self.method.silent)
-        fixed = update_shapes(objective, self._blank(objective), orders[0]), federation.num_classes, at_once
+        blank = self._blank(objective)
+        shapes = update_shapes(objective, blank, orders[0])
+        fixed = shapes, federation.num_classes, at_once, objective, blank, self.trust
         return {o.client: Expected(o, int(federation.train.sizes[o.client]), *fixed) for o in orders}
 
     def _order(self, order: Order, number: int) -> Letter:
@@ -223,33 +259,44 @@ class FlowerEngine:
             sent |= self.encoders
         return Letter({**self.run, "client": client, **facts}, sent)
 
-    def _ask(self, kind: str, letters: Mapping[int, Letter], number: int | None = None) -> dict[int, Letter]:
-        """The answers of those who gave one."""
+    def _ask(
+        self,
+        kind: str,
+        letters: Mapping[int, Letter],
+        read: Callable[[int, Letter], T],
+        number: int | None = None,
+    ) -> dict[int, T]:
+        """What ``read`` makes of the answers of those who gave a proper one."""
         self.silent = {}
-        return self._heard(self.nodes.ask(kind, letters, "" if number is None else str(number)))
+        return self._heard(self.nodes.ask(kind, letters, "" if number is None else str(number)), read)
 
-    def _heard(self, said: Mapping[int, Letter | Silence]) -> dict[int, Letter]:
-        """The answers among what was said; who was silent is noted."""
-        replies = {}
+    def _heard(
+        self, said: Mapping[int, Letter] | Mapping[int, Letter | Silence], read: Callable[[int, Letter], T]
+    ) -> dict[int, T]:
+        """The same of what was said; who was silent or is refused is noted."""
+        heard: dict[int, T] = {}
         for client, reply in said.items():
-            if not isinstance(reply, Silence):
-                replies[client] = reply
+            what = understood(self.task.federation.clients[client], reply, partial(read, client))
+            if not isinstance(what, Silence):
+                heard[client] = what
                 self.has_encoders.add(client)
                 continue
-            self.silent[client] = reply
-            self._note(client, reply.why)
-            if reply.code == wire.FORGOT:
+            self.silent[client] = what
+            self._note(client, what.why)
+            if what.code == wire.FORGOT:
                 self.afresh.add(client)
-            if reply.code == wire.NO_ENCODERS:
+            if what.code == wire.NO_ENCODERS:
                 self.has_encoders.discard(client)
-        return replies
+        return heard
 
     def _fetch(self, versions: dict[int, int]) -> dict[int, Memory]:
         """Clients' memories; of one that does not answer, that of a client that never trained."""
         letters = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
-        replies = self._ask(wire.MEMORY, letters)
         blank = self._blank(self.method.objective)
-        return {c: told_memory(replies[c], blank) if c in replies else blank for c in versions}
+        told = self._ask(wire.MEMORY, letters, lambda _, letter: told_memory(letter, blank))
+        odd = outsized(told, self.trust)
+        self._refuse(odd)
+        return {c: told[c] if c in told and c not in odd else blank for c in versions}
 
     def _blank(self, objective: Objective) -> Memory:
         """What a client that never trained remembers."""
@@ -263,11 +310,6 @@ class FlowerEngine:
                 f"no client answered in {EMPTY} rounds in a row: check that clients are connected and that "
                 f"round-timeout ({self.nodes.post.timeout:.0f} s) is long enough, then resume the run"
             )
-
-    def _noted(self, answer: Answer) -> Answer:
-        if answer.refused:
-            self._note(answer.client, f"is refused: {answer.refused}")
-        return answer
 
     def _note(self, client: int, what: str) -> None:
         note(self.task.federation.clients[client], what)

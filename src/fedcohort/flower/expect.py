@@ -1,6 +1,6 @@
 """What a proper answer looks like, so that anything else is refused before it is averaged."""
 
-import sys
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,12 +10,17 @@ from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Scores
 from fedcohort.core.flat import Weights
+from fedcohort.core.optimiser import reach
 from fedcohort.core.parts import Memory, Objective, View
 from fedcohort.data.federation import Federation
-from fedcohort.flower.wire import Letter
+from fedcohort.flower.wire import Letter, NonsenseError
 from fedcohort.leaving import still
+from fedcohort.trust import Trust, middle
 
 Shapes = dict[str, torch.Size]
+
+SLACK = 1e-3  # by which probabilities may miss 1 in all
+STEPS = 10**6  # of a round that the server counts up
 
 
 def update_shapes(objective: Objective, blank: Memory, order: Order) -> Shapes:
@@ -27,129 +32,184 @@ def update_shapes(objective: Objective, blank: Memory, order: Order) -> Shapes:
 
 
 class Expected(NamedTuple):
-    """The answer to one order: the shapes of all it may hold, and the largest numbers that are possible."""
+    """The answer to one order: the shapes of all it may hold, and the largest numbers that are possible.
+
+    Its methods raise NonsenseError for an answer that is not what was asked for.
+    """
 
     order: Order
     size: int  # samples the client has
     update: Shapes
     classes: int
     at_once: bool  # the update comes with the rest
+    objective: Objective
+    blank: Memory  # what a client that never trained remembers
+    trust: Trust
 
     def read(self, letter: Letter) -> Answer:
-        """The answer; refused if it is not what was asked for."""
-        try:
-            steps, size, reach = self._numbers(letter.facts)
-            trace = letter.tensors.get("trace", {}).get("trace", torch.zeros(0))
-            if trace.dim() != 1 or len(trace) not in (1, steps) or not trace.is_floating_point():
-                raise ValueError("its losses have the wrong shape")
-            known = {"loss_before": torch.Size([]), "outputs": torch.Size([self.classes])}
-            asked = {key: known[key] for key in self.order.probes}
-            probes = _shaped(letter.tensors.get("probes", {}), asked, "what it was asked beside")
-            answer = self.nothing()._replace(trace=trace, steps=steps, reach=reach, probes=probes, size=size)
-            return self._complete(answer, letter) if self.at_once else answer
-        except ValueError as error:
-            return self.nothing(str(error))
+        steps, size = self._numbers(letter.facts)
+        trace = letter.tensors.get("trace", {}).get("trace", torch.zeros(0))
+        if trace.dim() != 1 or len(trace) not in (1, steps) or not trace.is_floating_point():
+            raise NonsenseError("its losses have the wrong shape")
+        answer = self.nothing()._replace(
+            trace=_losses(trace, self.trust),
+            steps=steps,
+            reach=self._reach(steps, size),
+            probes=self._probes(letter),
+            size=size,
+        )
+        return self.complete(answer, letter) if self.at_once else answer
 
     def complete(self, answer: Answer, letter: Letter) -> Answer:
-        """The same answer with the update that was not wanted before."""
-        try:
-            return self._complete(answer, letter)
-        except ValueError as error:
-            return self.nothing(str(error))
+        """The same answer with its update."""
+        update = _shaped(letter.tensors.get("update", {}), self.update, "its update")
+        up = {key: value for key, value in update.items() if key != "buffers"}
+        return answer._replace(up=up, buffers=update["buffers"])
 
     def nothing(self, why: str = "") -> Answer:
         """An answer without content: if ``why`` is given, one that is refused."""
         return Answer(self.order.client, {}, {}, torch.zeros(0), torch.zeros(0), 1, 1.0, {}, 0, why)
 
-    def _complete(self, answer: Answer, letter: Letter) -> Answer:
-        update = _shaped(letter.tensors.get("update", {}), self.update, "its update")
-        return answer._replace(
-            up={k: v for k, v in update.items() if k != "buffers"}, buffers=update["buffers"]
-        )
+    def _numbers(self, facts: Mapping[str, Any]) -> tuple[int, int]:
+        steps, size = facts.get("steps"), facts.get("size")
+        least = self.size if self.order.quota is None else 1
+        if type(size) is not int or not least <= size <= self.size:
+            raise NonsenseError(f"it says that it trained on other than its {self.size} samples")
+        most = self.order.budget.steps_for(size)
+        if type(steps) is not int or steps not in (0, most) or steps > STEPS:
+            raise NonsenseError(f"it says that it took other than the {most} steps that it was to take")
+        return steps, size
 
-    def _numbers(self, facts: Mapping[str, Any]) -> tuple[int, int, float]:
-        steps, size, reach = facts.get("steps"), facts.get("size"), facts.get("reach")
-        if type(size) is not int or not 1 <= size <= self.size:
-            raise ValueError(f"it says that it trained on other than its {self.size} samples")
-        if type(steps) is not int or not 0 <= steps <= self.order.budget.steps_for(size):
-            raise ValueError("it took more steps than it was allowed")
-        if not isinstance(reach, float) or not 0 <= reach < float("inf"):
-            raise ValueError("the length of its steps is not a number")
-        return steps, size, reach
+    def _reach(self, steps: int, size: int) -> float:
+        """How far these steps could go: computed here, not believed."""
+        order, counts = self.order, torch.ones(self.classes)
+        view = View(order.down, self.blank, counts, size, order.budget.lr, steps)
+        return reach(order.budget, order.budget.lr, steps, self.objective.anchor(view).pull)
+
+    def _probes(self, letter: Letter) -> Memory:
+        known = {"loss_before": torch.Size([]), "outputs": torch.Size([self.classes])}
+        asked = {key: known[key] for key in self.order.probes}
+        probes = _shaped(letter.tensors.get("probes", {}), asked, "what it was asked beside")
+        _losses(probes.get("loss_before", torch.zeros(0)), self.trust)
+        outputs = probes.get("outputs", torch.ones(1))
+        if bool((outputs < 0).any()) or abs(float(outputs.sum()) - 1) > SLACK:
+            raise NonsenseError("its mean outputs are no probabilities")
+        return probes
+
+
+def _losses(told: Tensor, trust: Trust) -> Tensor:
+    if not bool(((told >= 0) & (told <= trust.max_loss)).all()):
+        raise NonsenseError(f"a loss is not between 0 and {trust.max_loss:g} (trust.max_loss)")
+    return told
 
 
 def _shaped(memory: Memory, shapes: Shapes, what: str) -> Memory:
     if memory.keys() != shapes.keys():
-        raise ValueError(f"{what} holds {', '.join(sorted(memory)[:5]) or 'nothing'}")
+        raise NonsenseError(f"{what} does not hold {', '.join(shapes) or 'nothing'}")
     for key, value in memory.items():
         if value.shape != shapes[key] or value.dtype != torch.float32:
-            raise ValueError(f"{what} has the wrong shape")
+            raise NonsenseError(f"{what} has the wrong shape")
         if not bool(value.isfinite().all()):
-            raise ValueError(f"{what} is not a number")
+            raise NonsenseError(f"{what} is not a number")
     return memory
 
 
-def told_number(letter: Letter, name: str) -> float:
-    """NaN for what is none."""
+def outsized(sent: Mapping[int, Memory], trust: Trust) -> dict[int, str]:
+    """By client, what is wrong with those that sent a tensor much longer than most did."""
+    found: dict[int, str] = {}
+    for key in next(iter(sent.values()), {}):
+        norms = {
+            client: float(torch.linalg.vector_norm(memory[key], dtype=torch.float64))
+            for client, memory in sent.items()
+        }
+        most = trust.max_update_ratio * (middle(norms.values()) or math.inf)
+        words = (
+            f"is refused: its {key} is more than {trust.max_update_ratio:g} times as large as that of most"
+        )
+        found |= {client: f"{words} (trust.max_update_ratio)" for client in norms if norms[client] > most}
+    return found
+
+
+def told_loss(letter: Letter, name: str, trust: Trust) -> float:
+    """NaN where a client has none."""
     value = letter.facts.get(name)
-    return float(value) if isinstance(value, int | float) else float("nan")
+    if isinstance(value, float) and math.isnan(value):
+        return value
+    if not isinstance(value, int | float) or not 0 <= value <= trust.max_loss:
+        raise NonsenseError(f"its loss is not between 0 and {trust.max_loss:g} (trust.max_loss)")
+    return float(value)
 
 
-def told_answer(letter: Letter, pattern: Tensor, most: int) -> Tensor:
-    """The answer to a survey: like ``pattern``; whole numbers run from 0 to ``most``."""
+def told_answer(letter: Letter, pattern: Tensor, most: int, trust: Trust) -> Tensor:
+    """The answer to a survey, like ``pattern``: a number or counts from 0 to ``most``, or losses."""
     said = letter.tensors.get("answer", {}).get("answer")
     if said is None or said.shape != pattern.shape or said.dtype != pattern.dtype:
-        raise ValueError("its answer about the models has the wrong shape")
-    if not bool(said.isfinite().all()) or (
-        not said.is_floating_point() and not 0 <= said.min() <= said.max() <= most
-    ):
-        raise ValueError("its answer about the models is impossible")
+        raise NonsenseError("its answer about the models has the wrong shape")
+    if said.is_floating_point():
+        fits = bool((said.abs() <= trust.max_loss).all())
+    else:
+        fits = bool(((said >= 0) & (said <= most)).all()) and (not said.dim() or bool(said.any()))
+    if not fits:
+        raise NonsenseError("its answer about the models is impossible")
     return said
 
 
 def told_accuracy(letter: Letter, models: int) -> Tensor:
-    """Of each model; NaN if it makes no sense."""
+    """Of each model; NaN where a client has nothing to try them on."""
     said = letter.tensors.get("accuracy", {}).get("accuracy")
-    proper = said is not None and said.shape == (models,) and bool(((said >= 0) & (said <= 1)).all())
-    return said if said is not None and proper else torch.full((models,), torch.nan)
+    if said is None or said.shape != (models,) or said.dtype != torch.float32:
+        raise NonsenseError("its accuracies have the wrong shape")
+    if not said.isnan().all() and not bool(((said >= 0) & (said <= 1)).all()):
+        raise NonsenseError("an accuracy is not between 0 and 1")
+    return said
 
 
 def told_memory(letter: Letter, blank: Memory) -> Memory:
-    """What a client remembers; ``blank`` if it sends something else."""
-    try:
-        return _shaped(letter.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
-    except ValueError:
-        return blank
+    """What a client remembers, which looks like ``blank``."""
+    return _shaped(letter.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
 
 
-def told_scores(replies: Mapping[int, Letter], federation: Federation) -> Scores:
-    """What clients told of their test data; those that told nothing sensible count as without any."""
+class Score(NamedTuple):
+    """How one client's test samples were answered."""
+
+    size: int
+    right: int
+    loss: float  # summed
+    by_class: Memory  # "size" and "right"; empty where they are not told
+
+
+def told_score(letter: Letter, size: int, classes: int, trust: Trust) -> Score:
+    said, by_class = letter.facts, letter.tensors.get("by_class", {})
+    right, loss = said.get("right"), said.get("loss")
+    if type(said.get("size")) is not int or said["size"] != size:
+        raise NonsenseError(f"it says that it tested on other than its {size} samples")
+    if type(right) is not int or not 0 <= right <= size:
+        raise NonsenseError("it says that more than all or less than none of its answers are right")
+    if not isinstance(loss, int | float) or not 0 <= loss <= trust.max_loss * size:
+        raise NonsenseError(f"its loss is not between 0 and {trust.max_loss:g} a sample (trust.max_loss)")
+    if by_class and not _adds_up(by_class, classes, size, right):
+        raise NonsenseError("what it says of each class does not add up")
+    return Score(size, right, float(loss), by_class)
+
+
+def all_scores(told: Mapping[int, Score], federation: Federation) -> Scores:
+    """Of all clients; who told nothing counts as without test samples."""
     clients, classes = federation.num_clients, federation.num_classes
     size, right, loss = (np.zeros(clients, dtype=kind) for kind in (np.int64, np.float32, np.float64))
     total, correct = torch.zeros(clients, classes, dtype=torch.long), torch.zeros(clients, classes)
-    by_class = bool(replies)
-    for client, letter in replies.items():
-        said, test = letter.facts, int(federation.test.sizes[client])
-        if said.get("size") != test or not _is_between(said.get("right"), 0, test):
-            continue
-        if not _is_between(said.get("loss"), 0, sys.float_info.max):
-            continue
-        size[client], right[client], loss[client] = said["size"], said["right"], said["loss"]
-        rows = letter.tensors.get("by_class", {})
-        if _adds_up(rows, classes, said["size"], said["right"]):
-            total[client], correct[client] = rows["size"], rows["right"].float()
-        else:
-            by_class = False
+    for client, score in told.items():
+        size[client], right[client], loss[client] = score[:3]
+        if score.by_class:
+            total[client], correct[client] = score.by_class["size"], score.by_class["right"].float()
+    by_class = bool(told) and all(score.by_class for score in told.values())
     return Scores(size, right, loss, (total.numpy(), correct.numpy()) if by_class else None)
-
-
-def _is_between(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and low <= value <= high
 
 
 def _adds_up(rows: Mapping[str, Tensor], classes: int, size: int, right: int) -> bool:
     """Whether the numbers of each class make those of all."""
-    if rows.keys() != {"size", "right"} or any(row.shape != (classes,) for row in rows.values()):
+    if rows.keys() != {"size", "right"}:
         return False
-    fits = bool((rows["right"] >= 0).all()) and bool((rows["right"] <= rows["size"]).all())
+    if any(row.shape != (classes,) or row.dtype != torch.long for row in rows.values()):
+        return False
+    fits = bool(((rows["right"] >= 0) & (rows["right"] <= rows["size"]) & (rows["size"] <= size)).all())
     return fits and (int(rows["size"].sum()), int(rows["right"].sum())) == (size, right)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from fedcohort.flower import wire
-from fedcohort.flower.card import Card
+from fedcohort.flower.card import read_card
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post, Silence
 from fedcohort.flower.roster import Roster
@@ -30,7 +30,7 @@ class Nodes:
         self.node = dict(enumerate(nodes))
         self.away: set[int] = set()  # clients that did not answer the last time
         self.newcomers: set[int] = set()  # nodes that were none of the clients when they came
-        self.strangers = set(strangers)  # nodes that said that they are none
+        self.strangers = set(strangers)  # nodes that are known to be none
         self.tries: Counter[int] = Counter()  # questions to nodes whose answer made no sense
 
     def ask(self, kind: str, letters: Mapping[int, Letter], number: str = "") -> dict[int, Letter | Silence]:
@@ -62,38 +62,61 @@ class Nodes:
             time.sleep(min(3.0, self.post.timeout))
 
     def _recognise(self, online: set[int]) -> None:
-        """A client that came back under another number is known by its name and its sizes. Who is new is not
-        asked: a run goes on with the clients that it began with."""
+        """Finds clients that came back under another number. Who is new is not asked: a run goes on with the
+        clients that it began with."""
         missing = [client for client, node in self.node.items() if node not in online]
         unknown = sorted(online - set(self.node.values()) - self.strangers)
         if not missing:
             for node in set(unknown) - self.newcomers:
-                note(f"node {node}", "came after the run began: it can take part in the next one")
+                note(self.post.who(node), "came after the run began: it can take part in the next one")
             self.newcomers |= set(unknown)
-        elif unknown:
-            answers = self.post.ask(wire.PROFILE, dict.fromkeys(unknown, self.question()))
+            return
+        asked = [node for node in unknown if not self._is_admitted(node, missing)]
+        if asked:
+            answers = self.post.ask(wire.PROFILE, dict.fromkeys(asked, self.question()))
             for node, answer in answers.items():
                 self._compare(node, answer, missing)
 
+    def _is_admitted(self, node: int, missing: list[int]) -> bool:
+        """Whether it is for the operator to say which client this is, by key or by name, and not for the node
+        itself. A run from before keys were written down knows names only."""
+        if node not in self.post.admitted:
+            return False
+        name, key = self.post.admitted[node]
+        keys = self.roster.keys or [""] * self.roster.num_clients
+        same = [c for c in missing if keys[c] == key] or [
+            c for c in missing if self.roster.clients[c] == name
+        ]
+        if same:
+            self._seat(node, same[0], missing)
+        elif self.roster.keys:
+            self._turn_away(node, self.post.who(node))
+        return bool(same or self.roster.keys)
+
     def _compare(self, node: int, answer: Letter | Silence, missing: list[int]) -> None:
-        """Whether this node is one of the clients that are missing; if so, that one no longer is."""
-        try:
-            if isinstance(answer, Silence):
-                raise ValueError(answer.why)
-            card = Card.of(node, answer)
-        except ValueError as error:
+        """Where there are no keys, a client is known by its name and its sizes."""
+        card = read_card(self.post.who(node), node, answer)
+        if isinstance(card, Silence):
             self.tries[node] += 1
             if self.tries[node] == TRIES:
                 self.strangers.add(node)
-                note(f"node {node}", f"is left out, it cannot say who it is: {error}")
+                note(self.post.who(node), f"is left out, it cannot say who it is: {card.why}")
             return
         splits = self.roster.train, self.roster.validation, self.roster.test
         for client in missing:
             sizes = [int(split.sizes[client]) for split in splits]
-            if self.roster.clients[client] in card.names and card.sizes == sizes:
-                self.away |= set() if self.node[client] == NOWHERE else {client}
-                self.node[client] = node
-                missing.remove(client)
+            free = not self.roster.keys or not self.roster.keys[client]  # nobody talks itself into a key
+            if free and self.roster.clients[client] in card.names and card.sizes == sizes:
+                self._seat(node, client, missing)
                 return
+        self._turn_away(node, f"{card.name}, node {node},")
+
+    def _seat(self, node: int, client: int, missing: list[int]) -> None:
+        """This node is that client, which no longer is missing."""
+        self.away |= set() if self.node[client] == NOWHERE else {client}
+        self.node[client] = node
+        missing.remove(client)
+
+    def _turn_away(self, node: int, who: str) -> None:
         self.strangers.add(node)
-        note(f"{card.name}, node {node},", "is none of the clients that the run began with: it is not asked")
+        note(who, "is none of the clients that the run began with: it is not asked")

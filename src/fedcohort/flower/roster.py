@@ -3,9 +3,11 @@
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +19,10 @@ from fedcohort.core.profile import Privacy
 from fedcohort.data.federation import Federation, Split, Told
 from fedcohort.errors import UserError
 from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, natural
+from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post
 from fedcohort.flower.wire import Letter
+from fedcohort.trust import Trust, middle
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -28,6 +32,7 @@ class Roster(Federation):
     """A federation whose examples are elsewhere: how many each client has is known, and what it told."""
 
     told: Told = field(default=Told(None, {}))
+    keys: tuple[str, ...] = ()  # of each client, a digest of the one it was admitted with; empty: without any
 
     def tell(self, method: Method, privacy: Privacy, seed: int) -> Told:
         return self.told
@@ -46,6 +51,7 @@ class Roster(Federation):
             "classes": self.classes,
             "shape": self.shape,
             "vocabulary": self.vocabulary,
+            "keys": self.keys,
         }
         tensors = {f"summary/{name}": table for name, table in self.told.summaries.items()}
         tensors["sizes"] = torch.stack([part.sizes for part in (self.train, self.validation, self.test)])
@@ -63,7 +69,8 @@ class Roster(Federation):
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         sizes, counts = tensors.pop("sizes"), tensors.pop("counts", None)
         told = Told(counts, {key.removeprefix("summary/"): table for key, table in tensors.items()})
-        return cls.of(sizes, facts["clients"], facts["classes"], facts["shape"], facts["vocabulary"], told)
+        clients, classes, keys = facts["clients"], facts["classes"], facts.get("keys", ())
+        return cls.of(sizes, clients, classes, facts["shape"], facts["vocabulary"], told, keys)
 
     @classmethod
     def of(
@@ -74,6 +81,7 @@ class Roster(Federation):
         shape: Sequence[int],
         vocabulary: int,
         told: Told,
+        keys: Sequence[str] = (),
     ) -> "Roster":
         """From ``sizes [3, K]`` of training, validation and test data, and what else clients said."""
         x = torch.zeros(0, *shape, dtype=torch.long if vocabulary else torch.float32)
@@ -81,37 +89,118 @@ class Roster(Federation):
         offsets = F.pad(sizes.cumsum(1), (1, 0))
         train, validation, test = (Split(x, nothing, nothing, own) for own in offsets)
         names = tuple(classes), tuple(clients)
-        return cls(train, validation, test, *names, None, {}, vocabulary, told)
+        return cls(train, validation, test, *names, None, {}, vocabulary, told, tuple(keys))
+
+
+class Wanted(NamedTuple):
+    """What a run must know of its clients, and how far it believes them."""
+
+    method: Method
+    privacy: Privacy
+    trust: Trust
+    classes: tuple[str, ...] = ()  # all that there are; empty: those that clients name
+
+    def tells(self, what: str) -> bool:
+        """Whether each client must tell its "counts" or a "summary"."""
+        return what in self.method.uses and self.privacy.counts != "withheld"
+
+    def summaries(self, shape: tuple[int, ...], classes: int) -> dict[str, torch.Size]:
+        """The shape of each summary: that of no samples at all."""
+        x, y = torch.zeros(0, *shape), torch.zeros(0, dtype=torch.long)
+        parts = [part for part in self.method.parts if "summary" in part.uses() and self.tells("summary")]
+        return {part.name: part.summarise(x, y, classes).shape for part in parts}
 
 
 def gather(
-    post: Post, letter: Callable[[Sequence[str]], Letter], wanted: int, privacy: Privacy, patience: float
+    post: Post, letter: Callable[[Sequence[str]], Letter], clients: int, wanted: Wanted, patience: float
 ) -> tuple[Roster, list[int], set[int]]:
-    """The roster of all nodes that are there once ``wanted`` are, the node of each client, and the nodes that
-    do not take part.
+    """The roster of all nodes that are there once they are as many as ``clients``, the node of each client,
+    and the nodes that do not take part.
 
     ``letter`` writes the question, given the classes of the federation (none before they are known).
     """
-    there = await_nodes(post, wanted, patience)
-    cards = ask_cards(post, letter(()), there)
-    classes = all_classes(cards)
+    there = await_nodes(post, clients, patience)
+    cards = alike(ask_cards(post, letter(()), there), wanted)
+    cards, classes = agreed(cards, wanted)
     apart = {card.node for card in cards if card.classes != classes}
-    told = any(card.counts is not None or card.summaries for card in cards)
-    if apart and told and privacy.counts != "exact":  # asked twice, clients would have to draw noise twice
-        raise UserError(
-            "clients name different classes, and privacy.counts is not 'exact': list all of them in "
-            "data.classes of the experiment"
-        )
-    if apart and cards[0].summaries:  # only a client can make its summary of other classes
-        known = [card for card in cards if card.node not in apart]
-        cards = known + ask_cards(post, letter(classes), apart)
+    if apart and wanted.tells("summary"):
+        known = [card for card in cards if card.node not in apart]  # only a client can summarise again
+        cards = known + alike(ask_cards(post, letter(classes), apart), wanted, known)
+        cards = _only(cards, lambda card: "" if card.classes == classes else "it names other classes again")
     else:
         cards = [card.among(classes) for card in cards]
+    cards = summarised(cards, wanted, len(classes))
     if not cards:
         raise UserError("no client said what data it has: look at the clients' logs")
     cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
     nodes = [card.node for card in cards]
     return roster_of(cards, classes), nodes, there - set(nodes)
+
+
+def _only(cards: Sequence[Card], odd: Callable[[Card], str]) -> list[Card]:
+    """Those of whom ``odd`` says nothing; what it says of the others is why they do not take part."""
+    for card in cards:
+        if why := odd(card):
+            note(f"{card.name} (node {card.node})", f"does not take part: {why}")
+    return [card for card in cards if not odd(card)]
+
+
+def alike(cards: Sequence[Card], wanted: Wanted, known: Sequence[Card] = ()) -> list[Card]:
+    """Those that hold what most of them and of those ``known`` hold, no incredible amount of it, and tell
+    what must be known."""
+    everybody, ratio = (*known, *cards), wanted.trust.max_size_ratio
+    kinds = Counter(card.kind for card in everybody).most_common(2)
+    if len(kinds) == 2 and kinds[0][1] == kinds[1][1]:
+        one, other = (next(card for card in everybody if card.kind == kind) for kind, _ in kinds)
+        raise UserError(
+            f"examples of {other.name} have shape {other.shape}, those of {one.name} {one.shape}: "
+            "prepare the data of all clients in the same way"
+        )
+    columns = zip(*(card.sizes for card in everybody), strict=True)  # training, validation, test
+    most = [ratio * middle(size for size in column if size) for column in columns]
+
+    def odd(card: Card) -> str:
+        if card.kind != kinds[0][0]:
+            shape, usual = card.shape, kinds[0][0][0]
+            what = f"shape {shape}, those of most clients {usual}" if shape != usual else "other tokens"
+            return f"its examples have {what}; prepare the data of all clients in the same way"
+        if any(size > limit for size, limit in zip(card.sizes, most, strict=True)):
+            return f"it says that it has more than {ratio:g} times the samples of most (trust.max_size_ratio)"
+        return "it tells no label counts" if wanted.tells("counts") and card.counts is None else ""
+
+    return _only(cards, odd)
+
+
+def agreed(cards: Sequence[Card], wanted: Wanted) -> tuple[list[Card], tuple[str, ...]]:
+    """Those whose classes can be the federation's, and these: the listed ones, or all that clients name.
+
+    Clients must not be asked twice where they draw noise, so there those of more than half of them count.
+    """
+    named = Counter(card.classes for card in cards).most_common()
+    cure = "; list all of them in data.classes of the experiment"
+    if listed := set(wanted.classes):
+        unknown = "it names a class that is not listed in data.classes of the experiment"
+        cards = _only(cards, lambda card: "" if listed.issuperset(card.classes) else unknown)
+        whole = [classes for classes, _ in named if set(classes) == listed]
+        return cards, whole[0] if whole else all_classes(cards)
+    once = wanted.privacy.counts == "noised" and (wanted.tells("counts") or wanted.tells("summary"))
+    if once and len(named) > 1:
+        if 2 * named[0][1] <= len(cards):
+            raise UserError(f"clients name different classes, and privacy.counts is not 'exact'{cure}")
+        other = f"it names other classes than most{cure}"
+        cards = _only(cards, lambda card: "" if card.classes == named[0][0] else other)
+    return list(cards), all_classes(cards)
+
+
+def summarised(cards: Sequence[Card], wanted: Wanted, classes: int) -> list[Card]:
+    """Those whose summaries have the shape that they must have."""
+    shapes = wanted.summaries(cards[0].shape, classes) if cards else {}
+
+    def odd(card: Card) -> str:
+        told = {name: table.shape for name, table in card.summaries.items()}
+        return "" if told == shapes else "it summarises its data in another way"
+
+    return _only(cards, odd)
 
 
 def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
@@ -132,19 +221,13 @@ def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
 
 
 def roster_of(cards: Sequence[Card], classes: tuple[str, ...]) -> Roster:
-    """The federation of these clients; they must hold examples of one kind."""
-    first = cards[0]
-    for card in cards:
-        if (card.shape, card.vocabulary) != (first.shape, first.vocabulary):
-            raise UserError(
-                f"examples of {card.name} have shape {card.shape}, those of {first.name} {first.shape}: "
-                "prepare the data of all clients in the same way"
-            )
-        if card.classes != classes or card.summaries.keys() != first.summaries.keys():
-            raise UserError(f"{card.name} does not use the experiment's classes: look at its log")
-    everybody = all(card.counts is not None for card in cards)
-    counts = torch.stack([c.counts for c in cards if c.counts is not None]) if everybody else None
-    summaries = {name: torch.stack([card.summaries[name] for card in cards]) for name in first.summaries}
+    """The federation of these clients, who all told the same."""
+    first, names = cards[0], [card.name for card in cards]
+    counted = [card.counts for card in cards if card.counts is not None]
+    counts = torch.stack(counted).double() if len(counted) == len(cards) else None
+    summaries = {
+        name: torch.stack([card.summaries[name] for card in cards]).double() for name in first.summaries
+    }
     sizes = torch.tensor([card.sizes for card in cards]).t()
-    names = [card.name for card in cards]
-    return Roster.of(sizes, names, classes, first.shape, first.vocabulary, Told(counts, summaries))
+    keys = [card.key for card in cards] if any(card.key for card in cards) else []
+    return Roster.of(sizes, names, classes, first.shape, first.vocabulary, Told(counts, summaries), keys)

@@ -25,7 +25,7 @@ from fedcohort.flower.diary import Diary, said_aloud
 from fedcohort.flower.engine import FlowerEngine
 from fedcohort.flower.nodes import NOWHERE, Nodes
 from fedcohort.flower.post import Post
-from fedcohort.flower.roster import Roster, await_nodes, gather
+from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
 from fedcohort.flower.wire import Letter
 from fedcohort.lock import held
 from fedcohort.models import flat_model
@@ -82,7 +82,9 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
         facts = {"run": table, "token": token(job.directory)}
         nodes = meet(experiment, job, post, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
-        engine = FlowerEngine(nodes, job.method, task, {**facts, "classes": list(nodes.roster.classes)})
+        diary.clients = nodes.roster.clients
+        known = {**facts, "classes": list(nodes.roster.classes)}
+        engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
         recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories)
         begun = recorder.open()
         trackers = start_trackers(experiment.trackers, job.directory, table, begun)
@@ -107,9 +109,11 @@ def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict
         roster = Roster.load(path)
         await_nodes(post, roster.num_clients, min(RETURN, post.timeout))
         return Nodes(post, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
-    wanted = clients or getattr(experiment.partition, "clients", 1)
-    privacy = job.method.privacy(experiment.privacy)
-    roster, known, others = gather(post, question, wanted, privacy, post.timeout)
+    expected = clients or getattr(experiment.partition, "clients", 1)
+    listed = experiment.data.get("classes")
+    classes = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
+    wanted = Wanted(job.method, job.method.privacy(experiment.privacy), experiment.trust, classes)
+    roster, known, others = gather(post, question, expected, wanted, post.timeout)
     roster.save(path)
     return Nodes(post, roster, known, lambda: question(roster.classes), others)
 

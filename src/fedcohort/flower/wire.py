@@ -1,15 +1,21 @@
 """Letters: what the server and a client write to one another, and how Flower carries it.
 
 A letter is a few facts that JSON can hold, and named memories: dicts of tensors. Whatever a letter does not
-have is never sent.
+have is never sent. Whoever reads one trusts nothing of it: what :func:`write` could not have written is
+refused before anything is made of it.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from io import BytesIO
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from numpy.lib import format as npy
+from torch import Tensor
 
 from fedcohort.core.flat import Weights
 from fedcohort.core.parts import Memory
@@ -42,7 +48,18 @@ NOTHING = "nothing"  # it has nothing to do this with: no sample, no update
 REFUSED = "refused"  # its own policy forbids it; its own log says what
 FAILED = "failed"  # anything else; its own log says what
 CODES = (FORGOT, NO_ENCODERS, NOT_FINITE, NOTHING, REFUSED, FAILED)
-UNREADABLE = "unreadable"  # what the server calls an answer that is no letter
+UNREADABLE = "unreadable"  # what the server calls an answer that nobody could have meant
+
+# The largest letters that are read.
+FACTS = 1 << 22  # characters of facts
+DEEPEST = 16  # lists within lists
+RECORDS = 10_000  # memories
+SIDES = 8  # dimensions of a tensor
+KINDS_OF_NUMBERS = {name: np.dtype(name) for name in ("float32", "float64", "int64")}
+
+
+class NonsenseError(ValueError):
+    """What no honest sender writes. The words are ours: nothing that a sender made up is printed."""
 
 
 class Letter(NamedTuple):
@@ -72,18 +89,59 @@ def write(letter: Letter, written: dict[int, ArrayRecord] | None = None) -> Reco
 
 
 def read(content: RecordDict) -> Letter:
-    """The inverse; ValueError for anything that :func:`write` did not make."""
+    """The inverse; NonsenseError for anything that :func:`write` did not make."""
+    if len(content) > RECORDS:
+        raise NonsenseError("it holds too much")
+    told = content.get("facts")
+    text = told.get("json") if isinstance(told, ConfigRecord) else None
+    if not isinstance(text, str) or len(text) > FACTS:
+        raise NonsenseError("it holds no facts")
+    records = ((name, record) for name, record in content.items() if isinstance(record, ArrayRecord))
+    tensors = {name: {key: _tensor(array) for key, array in record.items()} for name, record in records}
+    return Letter(_facts(text), tensors)
+
+
+def _facts(text: str) -> dict[str, Any]:
     try:
-        facts = json.loads(str(content.config_records["facts"]["json"]))
-        if not isinstance(facts, dict):
-            raise ValueError("the facts are no table")
-        tensors = {
-            name: {key: torch.from_numpy(array.numpy().copy()) for key, array in record.items()}
-            for name, record in content.array_records.items()
-        }
-    except (KeyError, TypeError, AttributeError, OSError, EOFError) as error:
-        raise ValueError(f"not a letter ({type(error).__name__})") from None
-    return Letter(facts, tensors)
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        raise NonsenseError("its facts are no JSON") from None
+    level: list[Any] = [facts]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+    if level or not isinstance(facts, dict):
+        raise NonsenseError("its facts are no table")
+    return facts
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _tensor(array: Array) -> Tensor:
+    """Nothing is allocated before the bytes are known to be what they say: plain numbers, and as many."""
+    kind, shape, data = KINDS_OF_NUMBERS.get(array.dtype), tuple(array.shape), array.data
+    if kind is None or len(shape) > SIDES or min(shape, default=0) < 0:
+        raise NonsenseError("a tensor is of a kind that nobody sends")
+    start = _header(data, kind, shape)
+    needed = math.prod(max(1, side) for side in shape) * kind.itemsize  # empty ones have no huge sides
+    if start is None or needed != max(kind.itemsize, len(data) - start):
+        raise NonsenseError("a tensor is not as large as it says")
+    return torch.from_numpy(np.frombuffer(data, kind, math.prod(shape), start).reshape(shape).copy())
+
+
+def _header(data: bytes, kind: np.dtype[Any], shape: tuple[int, ...]) -> int | None:
+    """Where the numbers begin, if these are the bytes of such an array."""
+    file = BytesIO(data[: npy.MAGIC_LEN + 2 + 10_000])
+    try:
+        if npy.read_magic(file) != (1, 0):
+            return None
+        found = npy.read_array_header_1_0(file)
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return file.tell() if found == (shape, False, kind) else None
 
 
 def write_models(models: Sequence[Weights], kind: str = "model") -> dict[str, Memory]:

@@ -1,0 +1,394 @@
+"""One admitted client does its worst: the others train on, the model stays theirs, and it is named."""
+
+import io
+import json
+import pickle
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedcohort.core.state import pack
+from fedcohort.flower import wire
+from fedcohort.flower.card import natural
+from fedcohort.flower.diary import read_events
+from fedcohort.flower.roster import Roster
+from fedcohort.flower.wire import NonsenseError
+from fedcohort.runner import Result
+from flower.inprocess import InProcess
+from flower.rehearsed import attacked
+from flower.test_faults import BAD, BROKEN, log_of, rewritten, values
+from flower.tiny import CLIENTS
+
+Attack = Callable[[Message], Message]
+NPY = "numpy.ndarray"
+
+
+class Bomb:
+    """What a pickle can do to who opens it."""
+
+    exploded = False
+
+    def __reduce__(self) -> tuple:
+        return setattr, (Bomb, "exploded", True)
+
+
+def saved(array: np.ndarray, **options: object) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def npz() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("arr_0.npy", saved(np.zeros(1 << 20)))
+    return file.getvalue()
+
+
+def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+BOMBS = np.array([Bomb()], dtype=object)
+ARRAYS = {
+    "a header of 10^12 numbers": Array("float32", (10**12,), NPY, header((10**12,))),
+    "a header that says more than the shape": Array("float32", (140,), NPY, header((10**12,))),
+    "nothing of an endless kind": Array("float32", (0, 10**15), NPY, header((0, 10**15))),
+    "a negative side": Array("float32", (-1, -140), NPY, header((140,)) + bytes(560)),
+    "an archive": Array("float32", (140,), NPY, npz()),
+    "a pickle": Array("float32", (140,), NPY, pickle.dumps(Bomb())),
+    "objects": Array("object", (1,), NPY, saved(BOMBS, allow_pickle=True)),
+    "objects called numbers": Array("float32", (1,), NPY, saved(BOMBS, allow_pickle=True)),
+    "complex numbers": Array(np.zeros(140, dtype=np.complex64)),
+    "words": Array(np.array(["a"] * 140)),
+    "dates": Array(np.zeros(140, dtype="datetime64[s]")),
+    "another order of bytes": Array("float32", (140,), NPY, saved(np.zeros(140, dtype=">f4"))),
+    "too few bytes": Array("float32", (140,), NPY, saved(np.zeros(140, dtype=np.float32))[:-1]),
+    "a deep header": Array("float32", (140,), NPY, b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535),
+    "another format": Array("float32", (140,), "torch.save", b""),
+}
+
+
+def with_array(array: Array) -> Attack:
+    def attack(reply: Message) -> Message:
+        reply.content["update"] = ArrayRecord({"delta": array, "buffers": Array(np.zeros(0, np.float32))})
+        return reply
+
+    return attack
+
+
+TEXTS = {
+    "deep": "[" * 100_000,
+    "deeper than honest": '{"steps": ' + "[" * 900 + "]" * 900 + "}",
+    "long": json.dumps({"steps": "x" * (1 << 23)}),
+    "no JSON": "{'steps': __import__('os')}",
+    "no table": "[1, 2]",
+    "long numbers": '{"steps": ' + "9" * 5000 + "}",
+}
+
+
+def with_text(text: str) -> Attack:
+    def attack(reply: Message) -> Message:
+        reply.content["facts"] = ConfigRecord({"json": text})
+        return reply
+
+    return attack
+
+
+def with_facts(**facts: object) -> Attack:
+    return lambda reply: rewritten(reply, facts=facts)
+
+
+def many_records(reply: Message) -> Message:
+    for number in range(wire.RECORDS):
+        reply.content[f"record {number}"] = ConfigRecord({})
+    return reply
+
+
+UNREADABLE = {
+    **{name: with_array(array) for name, array in ARRAYS.items()},
+    **{name: with_text(text) for name, text in TEXTS.items()},
+    "many records": many_records,
+}
+
+
+def by_one(kind: str, attack: Attack) -> Callable[[str, int, Message], Message]:
+    """What client 2 does when it is asked this."""
+    return lambda asked, node, reply: attack(reply) if (asked, node) == (kind, BAD) else reply
+
+
+def events_of(out: Path) -> list[tuple[str, str]]:
+    (directory,) = out.glob("experiment-*/*/")
+    return [(event.client, event.what) for event in read_events(directory)]
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The run in which client 2 simply never answers orders."""
+    out = tmp_path_factory.mktemp("without")
+    return attacked(out, "fedavg", by_one(wire.TRAIN, BROKEN["crashed"]))
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_what_cannot_be_read_is_refused_alone(how: str, without: Result, tmp_path: Path) -> None:
+    result = attacked(tmp_path, "fedavg", by_one(wire.TRAIN, UNREADABLE[how]))
+    torch.testing.assert_close(result.state.groups[0].weights, without.state.groups[0].weights)
+    assert values(result, "rejected") == [1]
+    ((client, what),) = events_of(tmp_path)
+    assert (client, what.partition(":")[0]) == ("client 2", "is refused")
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_what_cannot_be_read_costs_no_memory_and_runs_nothing(how: str, tmp_path: Path) -> None:
+    reply = Message(RecordDict({"facts": ConfigRecord({"json": "{}"})}), 1, "train")
+    content = UNREADABLE[how](reply).content
+    tracemalloc.start()
+    with pytest.raises(NonsenseError):
+        wire.read(content)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 23
+    assert not Bomb.exploded
+
+
+DIGITS, SURROGATES = "9" * 5000, "\ud800x"
+OTHERS = [f"client {number}" for number in range(CLIENTS) if number != 2]
+LABELS = {"counts": {"counts": torch.tensor([1e308, 0, 0, 0], dtype=torch.float64)}}
+CARDS = {
+    "endless sizes": ("fedavg", {"facts": {"sizes": [10**30, 0, 0]}}),
+    "most of all samples": ("fedavg", {"facts": {"sizes": [10**11, 5, 5]}}),
+    "most of all validation samples": ("fedavg", {"facts": {"sizes": [26, 10**11, 8]}}),
+    "most of all test samples": ("fedavg", {"facts": {"sizes": [26, 5, 10**11]}}),
+    "counts beyond all sizes": ("fedlecc", LABELS),
+    "counts of nobody": ("fedlecc", {"counts": {"counts": torch.zeros(4, dtype=torch.float64)}}),
+    "no counts": ("fedlecc", {"counts": {}}),
+    "negative counts": (
+        "fedlecc",
+        {"counts": {"counts": torch.tensor([-1.0, 9, 9, 9], dtype=torch.float64)}},
+    ),
+    "complex classes": ("fedavg", {"facts": {"classes": [["0"] * 9] * 9}}),
+    "classes without end": ("fedavg", {"facts": {"classes": [str(n) for n in range(20_000)]}}),
+    "a class that no file can hold": ("fedavg", {"facts": {"classes": [SURROGATES, "1", "2", "3"]}}),
+    "a class that paints the terminal": ("fedavg", {"facts": {"classes": ["\x1b[2J", "1", "2", "3"]}}),
+    "another shape": ("fedavg", {"facts": {"shape": [10**6]}}),
+    "a huge shape": ("fedavg", {"facts": {"shape": [10**30]}}),
+    "many sides": ("fedavg", {"facts": {"shape": [1] * 5000}}),
+    "other tokens": ("fedavg", {"facts": {"vocabulary": 10}}),
+    "no vocabulary": ("fedavg", {"facts": {"vocabulary": None}}),
+    "no name": ("fedavg", {"facts": {"name": ""}}),
+    "a summary of another shape": (
+        "haccs(summary='P(X|y)')",
+        {"summaries": {"haccs": torch.zeros(2, dtype=torch.float64)}},
+    ),
+    "a summary of too many": (
+        "clust_psi_pfl(features=3)",
+        {"summaries": {"clust_psi_pfl": torch.full((12, 3), 1e300, dtype=torch.float64)}},
+    ),
+    "no summary": ("clust_psi_pfl(features=3)", {"summaries": {}}),
+    "a summary nobody asked for": ("fedavg", {"summaries": {"x": torch.zeros(2)}}),
+}
+
+
+@pytest.mark.parametrize("how", CARDS)
+def test_who_lies_about_itself_is_left_out_alone(how: str, tmp_path: Path) -> None:
+    method, change = CARDS[how]
+    result = attacked(tmp_path, method, by_one(wire.PROFILE, lambda reply: rewritten(reply, **change)))
+    assert list(met(tmp_path).clients) == OTHERS
+    assert all(value.isfinite().all() for value in result.state.groups[0].weights)
+    ((_, what),) = events_of(tmp_path)
+    assert what.startswith("does not take part: ")
+
+
+def met(out: Path) -> Roster:
+    return Roster.load(next(out.glob("experiment-*/*/roster.safetensors")))
+
+
+@pytest.mark.parametrize("name", [DIGITS, SURROGATES, "=1+1", "a\nb", "client 1", "client 1 1002"])
+def test_a_client_may_call_itself_anything(name: str, tmp_path: Path) -> None:
+    """It takes part under a name that can be sorted, written and told from the others'."""
+    result = attacked(tmp_path, "fedavg", by_one(wire.PROFILE, with_facts(name=name)))
+    clients = met(tmp_path).clients
+    assert len(set(clients)) == CLIENTS
+    assert all(each.isprintable() and not each.startswith("=") and len(each) < 120 for each in clients)
+    assert values(result, "rejected") == values(result, "lost") == [0]
+
+
+def test_names_are_sorted_by_their_numbers_of_any_length() -> None:
+    names = ["client 10", "client 9", f"client {DIGITS}", "client 010", "client", "²"]
+    assert sorted(names, key=natural) == ["client", "client 9", "client 010", "client 10", names[2], "²"]
+
+
+def test_a_client_that_repeats_anothers_new_name(tmp_path: Path) -> None:
+    """Two are called alike and get their numbers; a third has called itself what one of them then is."""
+    said = {1001: "a", 1002: "a", 1003: "a 1001"}
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        known = kind == wire.PROFILE and node in said
+        return rewritten(reply, facts={"name": said[node]}) if known else reply
+
+    attacked(tmp_path, "fedavg", spoil)
+    assert len(set(met(tmp_path).clients)) == CLIENTS
+
+
+@pytest.mark.parametrize("loss", [-1.0, float("inf"), 10**400, 1e30, "high", None, [1]])
+@pytest.mark.parametrize(("kind", "name"), [(wire.LOSS, "loss"), (wire.SCORE, "train_loss")])
+def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object, tmp_path: Path) -> None:
+    change = {"rounds": 2, "evaluate": {"every": 1}}
+    result = attacked(tmp_path, "power_of_choice", by_one(kind, with_facts(**{name: loss})), **change)
+    assert result.state.round == 2
+    assert "client 2 is refused: its loss is not between 0 and 1e+06" in log_of(tmp_path)
+
+
+def with_tensor(memory: str, key: str, value: float | torch.Tensor) -> Attack:
+    """The same answer with another tensor, or one of this number everywhere."""
+
+    def attack(reply: Message) -> Message:
+        own = wire.read(reply.content).tensors[memory]
+        other = value if isinstance(value, torch.Tensor) else torch.full_like(own[key], value)
+        return rewritten(reply, **{memory: {**own, key: other}})
+
+    return attack
+
+
+POISON = {
+    "an update without measure": ("fedavg", with_tensor("update", "delta", 1e30), "trust.max_update_ratio"),
+    "a control variate without measure": ("scaffold", with_tensor("update", "change", 1e30), "its change is"),
+    "a negative loss": ("qfedavg", with_tensor("probes", "loss_before", -1.0), "trust.max_loss"),
+    "an endless loss": ("qfedavg(q=3)", with_tensor("probes", "loss_before", 1e30), "trust.max_loss"),
+    "a loss that is none": ("qfedavg", with_tensor("probes", "loss_before", torch.nan), "is not a number"),
+    "negative losses of steps": ("fedgwc", with_tensor("trace", "trace", -5.0), "trust.max_loss"),
+    "endless losses of steps": ("fedgwc", with_tensor("trace", "trace", 1e30), "trust.max_loss"),
+    "losses that are none": ("fedgwc", with_tensor("trace", "trace", torch.nan), "trust.max_loss"),
+    "outputs above one": ("fedentropy", with_tensor("probes", "outputs", 5.0), "no probabilities"),
+    "negative outputs": (
+        "fedentropy",
+        with_tensor("probes", "outputs", torch.tensor([2.0, -1, 0, 0])),
+        "no probabilities",
+    ),
+    "fewer steps, to weigh more": ("fednova", with_facts(steps=1), "other than the"),
+    "fewer samples than it has": ("qfedavg", with_facts(size=1), "other than its 26 samples"),
+    "more samples than it has": ("fedavg", with_facts(size=10**15), "other than its 26 samples"),
+}
+
+
+@pytest.mark.parametrize("how", POISON)
+def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
+    method, attack, words = POISON[how]
+    poisoned = attacked(tmp_path / "poisoned", method, by_one(wire.TRAIN, attack))
+    absent = attacked(tmp_path / "absent", method, by_one(wire.TRAIN, BROKEN["crashed"]))
+    ours, theirs = pack(poisoned.state), pack(absent.state)
+    for key in theirs.keys() - {"bytes"}:
+        torch.testing.assert_close(ours[key], theirs[key], equal_nan=True)
+    assert values(poisoned, "rejected")[0] == values(absent, "rejected")[0] + 1
+    (what,) = (what for client, what in events_of(tmp_path / "poisoned") if client == "client 2")
+    assert what.startswith("is refused: ")
+    assert words in what
+
+
+@pytest.mark.parametrize("reach", [0.0, 1e300, -1.0, float("nan"), "far", None])
+def test_how_far_a_client_could_go_is_computed_not_believed(reach: object, tmp_path: Path) -> None:
+    told = attacked(tmp_path / "told", "fednova+fedprox", by_one(wire.TRAIN, with_facts(reach=reach)))
+    truth = attacked(tmp_path / "truth", "fednova+fedprox")
+    torch.testing.assert_close(told.state.groups[0].weights, truth.state.groups[0].weights, rtol=0, atol=0)
+    assert values(told, "rejected") == [0]
+
+
+def test_an_update_that_would_break_the_model_is_taken_back(tmp_path: Path) -> None:
+    """Where the operator believes any update: Adam squares this one, and the others' round still counts."""
+    trust = {"trust": {"max_update_ratio": 1e300}}
+    spoil = by_one(wire.TRAIN, with_tensor("update", "delta", 1e30))
+    spoilt = attacked(tmp_path / "spoilt", "fedadam", spoil, **trust)
+    absent = attacked(tmp_path / "absent", "fedadam", by_one(wire.TRAIN, BROKEN["crashed"]), **trust)
+    torch.testing.assert_close(spoilt.state.groups[0].weights, absent.state.groups[0].weights)
+    assert values(spoilt, "rejected") == [1]
+    assert events_of(tmp_path / "spoilt") == [
+        ("client 2", "is refused: with its update the model would not be a number")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "attack"),
+    [
+        ("fedentropy", wire.UPDATE, with_tensor("update", "delta", 1e30)),
+        ("fedsoft(groups=2)", wire.SURVEY, with_tensor("answer", "answer", 0.0)),
+        ("fedsoft(groups=2)", wire.SURVEY, with_tensor("answer", "answer", torch.tensor([10**18, 1]))),
+        ("cafa", wire.CROSS, with_tensor("accuracy", "accuracy", 1e30)),
+        ("cfl(eps1=9.0, eps2=0.0)+scaffold", wire.MEMORY, with_tensor("memory", "c", 1e30)),
+        ("fedavg", wire.SCORE, with_facts(loss=10**400)),
+        ("fedavg", wire.SCORE, with_facts(loss=-1.0)),
+        ("fedavg", wire.SCORE, with_facts(right=10**30)),
+        ("fedavg", wire.SCORE, with_facts(size=10**30)),
+        (
+            "fedavg",
+            wire.SCORE,
+            with_tensor("by_class", "size", torch.tensor([2**62, 2**62, 2**62, 2**62 + 7])),
+        ),
+    ],
+)
+def test_poison_in_other_answers(method: str, kind: str, attack: Attack, tmp_path: Path) -> None:
+    asked = []
+
+    def spoil(what: str, node: int, reply: Message) -> Message:
+        """By the first who is asked this."""
+        asked.extend([node] if what == kind and not asked else [])
+        return attack(reply) if what == kind and node in asked else reply
+
+    result = attacked(tmp_path, method, spoil, rounds=3, evaluate={"every": 3})
+    liar = f"client {asked[0] - 1001}"
+    assert {client for client, what in events_of(tmp_path) if what.startswith("is refused: ")} == {liar}
+    for key, value in pack(result.state).items():
+        assert bool((value.double().abs() < 1e9).all()), key
+    assert 0 <= result.metrics["global.accuracy"] <= 1
+    assert 0 <= result.metrics["global.loss"] < 10
+
+
+def test_what_nobody_foresaw_is_the_senders_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in our own reading that one client can reach: it is refused, and the log has the traceback."""
+    monkeypatch.setitem(wire.KINDS_OF_NUMBERS, "float16", "no dtype")
+    attack = with_array(Array(np.zeros(140, dtype=np.float16)))
+    result = attacked(tmp_path, "fedavg", by_one(wire.TRAIN, attack))
+    assert values(result, "rejected") == [1]
+    assert events_of(tmp_path) == [("client 2", "is refused: its answer could not be read")]
+    assert "an answer of node 1003 could not be read:\nTraceback" in log_of(tmp_path)
+
+
+def test_a_message_that_flower_cannot_read_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower fetches and then opens; where it cannot open one, all of that fetch are lost."""
+    bad: set[str] = set()
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if (kind, node) == (wire.TRAIN, BAD):
+            bad.add(reply.metadata.reply_to_message_id)
+        return reply
+
+    def pull(self: InProcess, message_ids: Iterable[str]) -> list[Message]:
+        found = [self.replies.pop(name) for name in message_ids if name in self.replies]
+        if any(reply.metadata.reply_to_message_id in bad for reply in found):
+            raise KeyError("no such class of objects")
+        return found
+
+    monkeypatch.setattr(InProcess, "pull_messages", pull)
+    result = attacked(tmp_path, "fedavg", spoil)
+    assert values(result, "rejected") == [1]
+    assert values(result, "lost") == [0]
+    assert [client for client, _ in events_of(tmp_path)] == ["client 2"]
+
+
+def test_how_much_is_believed_is_the_operators_choice(tmp_path: Path) -> None:
+    """Client 2 has a hundred times the data of most, and says so truthfully."""
+    honest = by_one(wire.PROFILE, with_facts(sizes=[2601, 5, 5]))
+    attacked(tmp_path / "less", "fedavg", honest)
+    assert len(met(tmp_path / "less").clients) == CLIENTS - 1
+    assert "more than 100 times the samples of most (trust.max_size_ratio)" in log_of(tmp_path / "less")
+    attacked(tmp_path / "more", "fedavg", honest, trust={"max_size_ratio": 200})
+    assert len(met(tmp_path / "more").clients) == CLIENTS
