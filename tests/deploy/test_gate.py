@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.supercore.primitives.asymmetric import sign_message
 from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
@@ -36,12 +38,15 @@ class Link(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     heard = 0  # bytes of bodies
     cut = threading.Event()  # an answer could not be delivered
+    free = threading.Event()  # to answer those who wish to wait
 
     def do_POST(self):
         length, body, wish = int(self.headers["content-length"]), bytearray(), self.headers.get("x-wish")
         while len(body) < length and (piece := self.rfile.read1(min(65536, length - len(body)))):
             body += piece
             Link.heard += len(piece)
+        if wish == "wait":
+            Link.free.wait(10)
         answer = f"{self.path} {wish} ".encode() + bytes(body[:100])
         if wish == "much":
             answer = bytes(MUCH)
@@ -94,12 +99,15 @@ class Gate:
         self.link.shutdown()
         self.link.server_close()
 
-    def signed(self, key: Path | None = None) -> dict[str, str]:
-        """The headers with which Flower's client says who it is."""
+    def signed(self, key: Path | None = None, at: str = "") -> dict[str, str]:
+        """The headers with which Flower's client says who it is, now or at another time."""
         private = load_ssh_private_key((key or self.certs / "clients/client-0.key").read_bytes(), None)
         request = httpx.Request("POST", "https://gate")
         context = ProtobufRequestContext("", None, request)
         NodeAuthHttpInterceptor(private, private.public_key()).intercept(context, lambda _: None)
+        if at:
+            request.headers["flwr-timestamp"] = at
+            request.headers["flwr-signature"] = b64encode(sign_message(private, at.encode())).decode()
         return {name: value for name, value in request.headers.items() if name.startswith("flwr-")}
 
     def ask(self, path=PULL, content=b"", method="POST", **headers) -> httpx.Response:
@@ -207,12 +215,13 @@ def test_an_operators_call_never_passes(gate, path):
 def test_a_strangers_call_never_passes(gate, tmp_path):
     """With a key that nobody admitted, an admitted key whose signature is another's, an old signature."""
     stranger, _ = write_key(tmp_path / "stranger.key")
-    mine, theirs = gate.signed(), gate.signed(stranger)
+    mine, theirs, old = gate.signed(), gate.signed(stranger), gate.signed(at="2026-01-01T00:00:00+00:00")
     heard = Link.heard
     for headers in (
         theirs,
         {**mine, "flwr-signature": theirs["flwr-signature"]},
-        {**mine, "flwr-timestamp": "2020-01-01T00:00:00+00:00"},
+        old,
+        {**mine, "flwr-timestamp": old["flwr-timestamp"]},
         {**mine, "flwr-timestamp": "yesterday"},
         {**mine, "flwr-signature": "%"},
     ):
@@ -275,6 +284,17 @@ def test_a_call_that_is_too_long_or_a_strangers_is_refused_by_its_headers(gate, 
     with gate.connect_tls() as connection:
         connection.sendall(gate.head(path, length, gate.signed() if known else {}))
         assert status(connection) == answer
+
+
+def test_a_call_that_does_not_say_how_long_it_is_is_refused(gate):
+    """Nor may it say so twice, for two readers may then disagree on where the next call begins."""
+    pieces = {"transfer-encoding": "chunked", **gate.signed()}
+    with gate.connect_tls() as connection:
+        connection.sendall(gate.head(PUSH, 4, pieces) + b"0\r\n\r\n")
+        assert status(connection) == b"411"
+    with gate.connect_tls() as connection:
+        connection.sendall(gate.head(PUSH, 4, pieces).replace(b"content-length: 4\r\n", b""))
+        assert status(connection) == b"411"
 
 
 def test_what_passes_is_not_kept(gate):
@@ -345,15 +365,18 @@ def test_who_does_not_read_its_answer_is_dropped(gate):
 
 
 def test_an_address_has_its_share_and_no_more(gate):
-    """Where nobody of it only waits, the next one is refused, so that its client tries again."""
+    """Where all are busy the next one is refused, by a reset, after which Flower's client tries again."""
+    Link.free.clear()
     with contextlib.ExitStack() as held:
         for _ in range(PER_ADDRESS):
             busy = held.enter_context(gate.connect_tls())
-            busy.sendall(gate.head(PUSH, 1000, gate.signed()))
+            busy.sendall(gate.head(PULL, 0, {**gate.signed(), "x-wish": "wait"}))
         time.sleep(0.2)
         with gate.connect() as refused, pytest.raises(ConnectionResetError):
             refused.recv(1)
         assert gate.ask().status_code == 200
+        Link.free.set()
+        assert status(busy) == b"200"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import resource
 import socket
 import ssl
 import struct
+from asyncio import sslproto
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,12 +20,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-CHUNK = 64 * 1024  # bytes that are read at once
+CHUNK = 16 * 1024  # bytes that are read at once: as many as TLS puts into one record
 MOST = 1000  # visits at a time, where the system allows so many: each costs memory
 RESERVE = 56  # files that are no visits: the program's own, and idle connections to the SuperLink
 FAREWELL = 2.0  # seconds for the other side to agree that a connection ends
 REPORT = 60.0  # seconds between two words about those who were turned away
 AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: a reset, after which Flower's client tries again
+
+sslproto.SSLProtocol.max_size = CHUNK  # of a buffer that every connection has; asyncio's choice is 256 KiB
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Visit:
     async def greet(self, context: ssl.SSLContext) -> None:
         """The handshake."""
         loop = asyncio.get_running_loop()
-        self._reader = asyncio.StreamReader(CHUNK // 2)
+        self._reader = asyncio.StreamReader(CHUNK)
         protocol = asyncio.StreamReaderProtocol(self._reader)
         handshake = loop.connect_accepted_socket(
             lambda: protocol, self._connection, ssl=context, ssl_shutdown_timeout=FAREWELL
