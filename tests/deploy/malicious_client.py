@@ -111,7 +111,8 @@ class Malicious(ClientApp):
         done = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
         name, spoil = choose(kind, part, sum(line["kind"] == kind for line in done))
         question = json.loads(str(message.content.config_records["facts"]["json"]))
-        line = {"kind": kind, "name": name, "part": part, "node": context.node_id, "token": question["token"]}
+        line = {"kind": kind, "name": name, "part": part, "node": context.node_id}
+        line |= {"token": question["token"], "round": question.get("number", -1) + 1}
         book.parent.mkdir(parents=True, exist_ok=True)
         with book.open("a") as file:
             file.write(json.dumps(line) + "\n")

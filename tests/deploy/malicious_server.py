@@ -142,9 +142,7 @@ def attacks(folder: Path) -> list[Attack]:
             is_refused_unexecuted,
         ),
         *(
-            Attack(
-                f"a {kind} that the method never asks", kind, letter(tensors={"model/0": MODEL}), is_refused
-            )
+            Attack(f"an unused {kind}", kind, letter(tensors={"model/0": MODEL}, samples=None), is_refused)
             for kind in (wire.LOSS, wire.SURVEY, wire.CROSS, wire.MEMORY, wire.UPDATE)
         ),
     ]

@@ -23,7 +23,12 @@ pytestmark = pytest.mark.deploy
 LIARS = 3  # clients that lie as soon as they are asked who they are
 CLIENTS = len(HONEST) + len(SLY) + LIARS
 METHODS = ["fedavg", "fedlecc", "haccs(summary='P(X|y)', loss_source='last_seen')"]
-HARMLESS = {"a name of 5,000 digits", "a name with surrogates"}  # whoever has a key is named by the operator
+HARMLESS = {  # lies that nobody asks about
+    "a name of 5,000 digits",  # whoever has a key is named by the operator
+    "a name with surrogates",
+    "a reach of 0",  # the server computes it
+    "a reach of 1e300",
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +90,26 @@ def test_as_many_events_as_attacks_on_the_model(there):
         events = read_events(directory)
         for part in SLY:
             own = [a for a in attacks(there) if (a["part"], a["token"]) == (part, token)]
+            own = [attack for attack in own if attack["name"] not in HARMLESS]
             noticed = [event for event in events if own and is_about(event, own[0])]
             assert len(noticed) >= len(own), (directory.name, [a["name"] for a in own], noticed)
 
 
 def test_honest_clients_train_the_model_and_liars_do_not(there):
-    for directory in runs(there).values():
+    for token, directory in runs(there).items():
+        lied = {
+            (attack["round"], attack["part"])
+            for attack in attacks(there)
+            if attack["kind"] == "train" and attack["token"] == token and attack["name"] not in HARMLESS
+        }
         trained = {
-            (row.round, int(match[0])): row.value
+            (row.round, int(match[0])): bool(row.value)
             for row in read_table(directory / "table.csv")
             if (row.scope, row.metric) == ("cohort", "trained") and (match := re.search(r"\d+$", row.client))
         }
-        for number in (1, 2):
-            assert [trained[number, part] for part in HONEST] == [1, 1], directory.name
-            assert [trained[number, part] for part in SLY] == [0, 0], directory.name
+        assert lied
+        assert trained == {(number, part): (number, part) not in lied for number, part in trained}
+        assert {(number, part) for number in (1, 2) for part in (*HONEST, *SLY)} <= trained.keys()
 
 
 def test_the_model_is_finite_and_has_learned(there):

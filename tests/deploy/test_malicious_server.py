@@ -1,4 +1,4 @@
-"""A server that asks for more than it may know, against a client that is a real process and has its own mind."""
+"""A server that asks for more than it may know, against a client in a process of its own."""
 
 import json
 import shutil
@@ -34,9 +34,8 @@ def replies(tmp_path_factory) -> dict[str, Reply]:
         run = there.start_run(round_timeout=60)
         assert there.wait_for_run(run, 400) == "finished:completed", there.server.text[-5000:]
     said = json.loads((there.app / REPLIES).read_text())
-    return {
-        name: Reply(**reply, log=client.text, folder=folder) for name, reply in zip(NAMES, said, strict=True)
-    }
+    answers = [Reply(**reply, log=client.text, folder=folder) for reply in said]
+    return dict(zip(NAMES, answers, strict=True))
 
 
 @pytest.mark.parametrize("attack", attacks(Path()), ids=NAMES)
