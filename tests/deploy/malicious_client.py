@@ -1,8 +1,8 @@
 """The ClientApp of a deployment in which some clients lie: each of their answers is another attack.
 
-Copied into an app as its client's part, so it stands alone. Parts 0 and 1 are honest. Parts 2 and 3 say the
-truth of themselves and lie from then on, so that they take part; the others lie at once. What was done is
-written down beside what the client keeps, one line of JSON for each attack.
+Copied into an app as its client's part, so it stands alone. Two parts are honest. Three say the truth of
+themselves and lie from then on, so that they take part; three lie at once. What was done is written down beside
+what the client keeps, one line of JSON for each attack.
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-HONEST, SLY = (0, 1), (2, 3)  # parts; whoever is neither lies at once
+HONEST, SLY, LIARS = (0, 1), (2, 3, 4), (5, 6, 7)  # parts of the experiment's data
 FALLBACK = "deep JSON"
 HUGE = 10**400  # an integer that JSON can hold and no float can
 
@@ -55,7 +55,7 @@ COMPLEX = Array(np.full(650, 1j, dtype=np.complex64))
 LARGE = Array(np.full(650, 1e30, dtype=np.float32))
 NOT_NUMBERS = Array(np.full(650, np.nan, dtype=np.float32))
 
-# By kind of message, in the order in which they are made: two in a round, of which one at most is a size that
+# By kind of message, in the order in which they are made: three in a round, of which one at most is a size that
 # can only be told from others' sizes.
 ATTACKS: dict[str, list[tuple[str, Spoil]]] = {
     "query.profile": [
@@ -81,8 +81,8 @@ ATTACKS: dict[str, list[tuple[str, Spoil]]] = {
         ("an update of 10^12 numbers", sent("update", "delta", ENDLESS)),
         ("a reach of 0", told(reach=0.0)),
         ("an archive for an update", sent("update", "delta", ARCHIVE)),
-        ("a reach of 1e300", told(reach=1e300)),
         ("a complex update", sent("update", "delta", COMPLEX)),
+        ("a reach of 1e300", told(reach=1e300)),
         ("steps of 10^400", told(steps=HUGE)),
         ("a pickle for an update", sent("update", "delta", PICKLE)),
         ("a negative training loss", sent("trace", "trace", Array(np.full(1, -1e30, dtype=np.float32)))),
@@ -135,8 +135,8 @@ def honest(message: Message, context: Context) -> Message:
 
 def choose(kind: str, part: int, before: int) -> tuple[str, Spoil]:
     """The next attack of this client: those of one trade take turns."""
-    trade, first = (len(SLY), SLY[0]) if part in SLY else (3, SLY[-1] + 1)
-    number, known = before * trade + part - first, ATTACKS.get(kind, [])
+    trade, known = SLY if part in SLY else LIARS, ATTACKS.get(kind, [])
+    number = before * len(trade) + trade.index(part)
     own = (part in SLY) == (kind != "query.profile")
     return known[number] if own and number < len(known) else (FALLBACK, deep)
 
@@ -148,7 +148,7 @@ def sizes(keep: Path) -> list[int]:
 
 
 def true_profile(keep: Path) -> Letter:
-    facts = {"name": "client 9", "sizes": sizes(keep), "shape": [64], "vocabulary": 0}
+    facts = {"name": "client 9", "sizes": sizes(keep), "shape": [1, 8, 8], "vocabulary": 0}
     classes = [str(digit) for digit in range(10)]
     return {**facts, "classes": classes}, {"counts": {"counts": Array(np.full(10, 10))}}
 

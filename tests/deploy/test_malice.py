@@ -10,7 +10,7 @@ import malicious_client
 import pytest
 from deployment import Deployment, read_rows
 from loopback import own_network
-from malicious_client import ATTACKS, HONEST, SLY
+from malicious_client import ATTACKS, HONEST, LIARS, SLY
 from test_deployment import EXPERIMENT
 
 from fedcohort import checkpoint
@@ -20,8 +20,7 @@ from fedcohort.record import read_table
 
 pytestmark = pytest.mark.deploy
 
-LIARS = 3  # clients that lie as soon as they are asked who they are
-CLIENTS = len(HONEST) + len(SLY) + LIARS
+CLIENTS = len(HONEST) + len(SLY) + len(LIARS)
 METHODS = ["fedavg", "fedlecc", "haccs(summary='P(X|y)', loss_source='last_seen')"]
 HARMLESS = {  # lies that nobody asks about
     "a name of 5,000 digits",  # whoever has a key is named by the operator
@@ -33,7 +32,7 @@ HARMLESS = {  # lies that nobody asks about
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """Three runs of two rounds, with two honest clients and five that attack with every message."""
+    """Three runs of two rounds, with two honest clients and six that attack with every message."""
     folder = tmp_path_factory.mktemp("malice")
     partition = {"name": "iid", "clients": CLIENTS}
     experiment = {**EXPERIMENT, "method": METHODS, "partition": partition, "evaluate": {"every": 2}}
