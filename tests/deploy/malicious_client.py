@@ -1,8 +1,8 @@
 """The ClientApp of a deployment in which some clients lie: each of their answers is another attack.
 
 Copied into an app as its client's part, so it stands alone. Two parts are honest. Three say the truth of
-themselves and lie from then on, so that they take part; three lie at once. What was done is written down beside
-what the client keeps, one line of JSON for each attack.
+themselves and lie from then on, so that they take part; three lie at once. What was done is written down,
+beside what the client keeps, one line of JSON for each attack.
 """
 
 import json
@@ -55,8 +55,8 @@ COMPLEX = Array(np.full(650, 1j, dtype=np.complex64))
 LARGE = Array(np.full(650, 1e30, dtype=np.float32))
 NOT_NUMBERS = Array(np.full(650, np.nan, dtype=np.float32))
 
-# By kind of message, in the order in which they are made: three in a round, of which one at most is a size that
-# can only be told from others' sizes.
+# By kind of message, in the order in which they are made: three in a round, of which one at most is of a size
+# that only others' sizes give away.
 ATTACKS: dict[str, list[tuple[str, Spoil]]] = {
     "query.profile": [
         (FALLBACK, deep),
