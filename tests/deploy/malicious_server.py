@@ -20,6 +20,7 @@ from fedcohort.flower.roster import await_nodes
 from fedcohort.flower.wire import Letter
 
 FEATURES, CLASSES = 2, 2  # of the client's table
+FEWEST = 5  # samples of which the client tells anything; those of class 0 are no multiple of it
 REPLIES = "replies.json"  # beside the experiment
 TOUCHED, ZEN = "touched-by-the-server", "Beautiful is better than ugly"
 PARAMS = torch.zeros(CLASSES * FEATURES + CLASSES)
@@ -115,7 +116,7 @@ def attacks(folder: Path) -> list[Attack]:
             "a model that always says 0",
             wire.SCORE,
             letter(tensors=constant(0), poll=False, order=None),
-            lambda r: "by_class" not in r.tensors and "right" not in r.facts,
+            lambda r: "by_class" not in r.tensors and r.facts.get("right", 0) % FEWEST == 0,
         ),
         Attack(
             "the loss of one sample",
@@ -127,7 +128,7 @@ def attacks(folder: Path) -> list[Attack]:
             "the loss of each sample, one a step",
             wire.TRAIN,
             letter(trace, {"down": MODEL}, **order(budget={**BUDGET, "batch": 1})),
-            lambda r: len(r.tensors.get("trace", {}).get("trace", [])) <= 1,
+            lambda r: len(set(r.tensors.get("trace", {}).get("trace", []))) <= 1,
         ),
         Attack(
             "a command instead of a model",

@@ -13,7 +13,7 @@ from test_deployment import EXPERIMENT
 
 pytestmark = pytest.mark.deploy
 
-POLICY: list[str] = []  # options of 'fedcohort flower client' that say what it never tells
+POLICY: list[str] = []  # options of 'fedcohort flower client': it should be strict without any
 NAMES = [attack.name for attack in attacks(Path())]
 
 
