@@ -4,6 +4,7 @@ Copied into an app as its server's part. ``ATTACKS`` is what it sends, and how a
 happens in the server's process, which writes answers down, the second in the test's.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,10 @@ def letter(
     """What an honest server would write, but for changes of the experiment and these facts."""
 
     def write(table: Table) -> Letter:
-        usual = {"run": {**table, **(changes or {})}, "token": "0" * 32, "client": 0, "classes": ["0", "1"]}
-        usual |= {"merge": None, "statistics": None, "number": 0, "version": None}
+        run = {**table, **(changes or {})}
+        token = hashlib.sha256(json.dumps(run).encode()).hexdigest()  # every change makes it another run
+        usual = {"run": run, "token": token, "client": 0, "classes": ["0", "1"], "merge": None}
+        usual |= {"statistics": None, "number": 0, "version": None}
         return Letter({**usual, **facts}, tensors or {})
 
     return write
