@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 CHUNK = 16 * 1024  # bytes that are read at once: as many as TLS puts into one record
 MOST = 1000  # visits at a time, where the system allows so many: each costs memory
+EACH = 2  # files of a visit: its connection, and one to the SuperLink
 RESERVE = 56  # files that are no visits: the program's own, and idle connections to the SuperLink
 FAREWELL = 2.0  # seconds for the other side to agree that a connection ends
 REPORT = 60.0  # seconds between two words about those who were turned away
@@ -126,9 +127,7 @@ class Door:
         say: Callable[[str], None],
     ) -> None:
         self.limits, self.context, self.receive, self.say = limits, context, receive, say
-        self.total = limits.total or min(
-            MOST, (open_files() - RESERVE) // 2
-        )  # a visit may cause a second file
+        self.total = limits.total or min(MOST, (open_files() - RESERVE) // EACH)
         self.visits: set[Visit] = set()
         self.turned_away: Counter[str] = Counter()
 
@@ -188,7 +187,8 @@ class Door:
             await visit.greet(self.context)
             await self.receive(visit)
         except TimeoutError:
-            self.turned_away["too slow"] += 1
+            if not (visit.known and visit.waits):  # a client that has nothing more to say may go
+                self.turned_away["too slow"] += 1
         except OSError:  # it left
             pass
 
@@ -216,7 +216,7 @@ def origin(address: str) -> str:
 def open_files() -> int:
     """How many this process may have, after raising the limit as far as it is allowed to."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * MOST + RESERVE
+    wanted = EACH * MOST + RESERVE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
     allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import h11
@@ -72,12 +73,19 @@ class Keys:
         if time.monotonic() - self._looked > LOOK:
             self._looked, self._keys = time.monotonic(), {}
             for path in self.folder.glob("*.pub"):
-                with suppress(OSError, ValueError, UnsupportedAlgorithm):  # it went, or it is no key
-                    key = form.load_ssh_public_key(path.read_bytes())
-                    if isinstance(key, ec.EllipticCurvePublicKey):
-                        pem = key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
-                        self._keys[pem] = key
+                with suppress(OSError):  # it went while we looked
+                    self._keys.update(_read_key(path.read_bytes()))
         return self._keys
+
+
+@cache
+def _read_key(text: bytes) -> dict[bytes, ec.EllipticCurvePublicKey]:
+    """A public key by the bytes with which Flower's clients name it; nothing for what is none."""
+    with suppress(ValueError, UnsupportedAlgorithm):
+        key = form.load_ssh_public_key(text)
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            return {key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo): key}
+    return {}
 
 
 class Gate:
