@@ -373,7 +373,7 @@ def test_an_address_has_its_share_and_no_more(gate):
             busy = held.enter_context(gate.connect_tls())
             busy.sendall(gate.head(PULL, 0, {**gate.signed(), "x-wish": "wait"}))
         time.sleep(0.2)
-        with gate.connect() as refused, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), gate.connect() as refused:
             refused.recv(1)
         assert gate.ask().status_code == 200
         Link.free.set()
