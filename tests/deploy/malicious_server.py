@@ -99,7 +99,7 @@ def attacks(folder: Path) -> list[Attack]:
     """In the order in which they are sent. The first two letters are an honest server's: what a strict client
     still does, without which the rest would prove nothing."""
     exact = {"privacy": {"counts": "exact"}, "method": ["fedlecc"]}
-    trace = {"method": ["fedgwc"]}
+    single = {"lr": 0.1, "steps": 2, "batch": 1}
     return [
         Attack("an honest question", wire.PROFILE, letter(client=None), lambda r: "sizes" in r.facts),
         Attack("an honest order", wire.TRAIN, letter(tensors={"down": MODEL}, **order()), is_trained),
@@ -130,7 +130,7 @@ def attacks(folder: Path) -> list[Attack]:
         Attack(
             "the loss of each sample, one a step",
             wire.TRAIN,
-            letter(trace, {"down": MODEL}, **order(budget={**BUDGET, "batch": 1})),
+            letter({"method": ["fedgwc"], "local": single}, {"down": MODEL}, **order(budget=single)),
             lambda r: len(set(r.tensors.get("trace", {}).get("trace", []))) <= 1,
         ),
         Attack(
