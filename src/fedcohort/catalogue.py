@@ -61,7 +61,7 @@ def remarks_on(cls: type) -> dict[str, str]:
     """The comment behind each field of a class: the one place where a parameter is explained."""
     lines = inspect.getsource(cls).splitlines()
     (definition,) = ast.parse("\n".join(lines)).body
-    assert isinstance(definition, ast.ClassDef)
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101  # the source of a class
     remarks = {}
     for field in definition.body:
         if isinstance(field, ast.AnnAssign) and field.end_lineno is not None:

@@ -91,6 +91,9 @@ def server(
         int, typer.Option(min=1, max=65535, help="The port of 'flwr', on this machine only.")
     ] = 8444,
     home: Home = Path("flower-server"),
+    per_address: Annotated[
+        int, typer.Option(min=4, help="Connections at a time from one address, which neighbours may share.")
+    ] = 64,
 ) -> None:
     """Serve a federation, until Ctrl-C: TLS, and only clients whose public key is in CERTS/clients.
 
@@ -100,7 +103,7 @@ def server(
     from fedcohort.flower.superlink import Server
 
     with _until_stopped():
-        Server(certs, home, host, port, local_port).serve(_say)
+        Server(certs, home, host, port, local_port, per_address).serve(_say)
 
 
 @app.command()

@@ -144,7 +144,7 @@ def _start(cores: int) -> tuple[Connection, "subprocess.Popen[bytes]"]:
     command = [sys.executable, "-m", "fedcohort.crew", str(cores), str(theirs.fileno()), *sys.argv]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the user's own code
     with theirs:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603  # this Python, our own words
             command,
             pass_fds=[theirs.fileno()],
             env=environment,
@@ -162,14 +162,14 @@ def _send(connection: Connection, *message: Any) -> None:
 
 
 def _receive(connection: Connection) -> tuple[Any, ...]:
-    return pickle.loads(connection.recv_bytes())
+    return pickle.loads(connection.recv_bytes())  # noqa: S301  # a pipe to our own child
 
 
 def _portable(error: Exception) -> Exception:
     """The error with its traceback in words, for the parent to raise; some classes cannot be pickled."""
     words = "".join(traceback.format_exception(error))
     try:
-        error = pickle.loads(pickle.dumps(error))
+        error = pickle.loads(pickle.dumps(error))  # noqa: S301  # made on the same line
     except Exception:  # somebody else's class: anything may happen
         error = RuntimeError(in_words(error))
     error.add_note(words)

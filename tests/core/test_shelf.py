@@ -90,3 +90,9 @@ def test_only_what_is_large_goes_to_disk():
     small = Method.parse("scaffold").objective.init_client(profile)
     assert shelf.empty(small, 10_000, None) == {}
     assert isinstance(shelf.empty({"c": torch.zeros(1_000_000)}, 10_000, None), Shelf)
+
+
+def test_a_run_whose_memories_are_elsewhere_cannot_be_resumed_here():
+    tensors = {"clients": torch.tensor([0]), "shelf": torch.tensor([3])}
+    with pytest.raises(UserError, match="resume it where it was begun"):
+        shelf.unpack(tensors, None)

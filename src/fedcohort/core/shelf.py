@@ -167,7 +167,8 @@ def unpack(tensors: Memory, reopen: Reopen | None) -> Clients:
     """The inverse of :func:`pack`."""
     ids = tensors["clients"].tolist()
     if "shelf" in tensors:
-        assert reopen is not None, "memories are elsewhere, and nobody says where"
+        if reopen is None:
+            raise UserError("the memories of this run are at its clients: resume it where it was begun")
         return reopen(dict(zip(ids, tensors["shelf"].tolist(), strict=True)))
     rows = {
         key.removeprefix("clients/"): value for key, value in tensors.items() if key.startswith("clients/")

@@ -22,7 +22,7 @@ def scale_arrays(
         pair = [
             None if part is None else (part[:, None] if part.ndim == 3 else part) for part in (train, test)
         ]
-        assert pair[0] is not None
+        assert pair[0] is not None  # noqa: S101  # train is not
         return scale_images(pair[0], pair[1], normalise)
     if train.ndim == 1:
         train, test = train[:, None], None if test is None else test[:, None]

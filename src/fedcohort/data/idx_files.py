@@ -64,8 +64,8 @@ def load_idx_folder(
             raise UserError(f"{file} is missing: put it into {where.given or names[0]}")
         arrays.append(None if path is None else read_idx(path))
     x, labels, test, test_labels = arrays
-    assert x is not None
-    assert labels is not None
+    assert x is not None  # noqa: S101  # else it was said above
+    assert labels is not None  # noqa: S101
     if (test is None) != (test_labels is None):
         raise UserError("the folder has only one of the two test files: add the other one, or remove it")
     train_x, test_x, story = scale_images(

@@ -124,7 +124,7 @@ class PoolEngine(LoopEngine):
         return self.train_one(order, job._replace(model=self._model()), descend)
 
     def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
-        assert self.stack is not None
+        assert self.stack is not None  # noqa: S101  # blocks are made with it
         block, traces = train_block(self.stack, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []

@@ -82,7 +82,9 @@ class Admission:
     def _flwr(self, verb: str, whom: str, *options: str) -> tuple[dict[str, Any] | None, str]:
         """What Flower's own command answers, if it did what it should, and all that it said."""
         command = [program("flwr"), "supernode", verb, whom, self.connection, *options, "--format", "json"]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+        done = subprocess.run(  # noqa: S603  # words of a list, of which no shell makes others
+            command, env=self.env, capture_output=True, text=True, check=False
+        )
         answer = None
         with suppress(ValueError):
             answer = json.loads(done.stdout)

@@ -51,7 +51,7 @@ class Process:
     def __init__(self, command: Sequence[str], env: dict[str, str], say: Callable[[str], None]) -> None:
         self.stuck = False
         self.last = ""  # its last words, for whoever must explain its end
-        self._child = subprocess.Popen(
+        self._child = subprocess.Popen(  # noqa: S603  # words of a list, of which no shell makes others
             command,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -64,7 +64,7 @@ class Process:
         self._reader.start()
 
     def _read(self, say: Callable[[str], None]) -> None:
-        assert self._child.stdout is not None
+        assert self._child.stdout is not None  # noqa: S101  # a pipe was asked for
         for line in self._child.stdout:
             text = COLOUR.sub("", line).rstrip()
             self.stuck |= STUCK in text

@@ -36,7 +36,7 @@ from fedcohort.trackers import start_trackers
 
 log = logging.getLogger("fedcohort.flower")
 
-TOKEN = "flower-token"  # in a run directory: what clients know the run by
+TOKEN = "flower-token"  # noqa: S105  # a file's name in a run directory: what clients know the run by
 TIMEOUT = 600.0  # seconds for an answer
 RETURN = 60.0  # seconds that a continued run waits for all its clients
 

@@ -18,11 +18,12 @@ import tomli_w
 from fedcohort.errors import UserError
 from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import CA, CLIENTS, SERVER, SERVER_KEY
+from fedcohort.flower.door import Limits
 from fedcohort.flower.processes import Process, environment, program, wait_for_health
 
 CONNECTION = "fedcohort"  # what Flower's own commands call this server: flwr run APP fedcohort
 LOOK = 1.0  # seconds between two looks at the processes and the folder of keys
-EVERYWHERE = ("0.0.0.0", "::")
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # only if the operator says so
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Server:
     host: str = "127.0.0.1"  # where clients reach it
     port: int = 8443
     local_port: int = 8444  # where Flower's own commands reach it, on this machine only
+    per_address: int = Limits.per_address  # connections that clients of one address may have at a time
 
     @property
     def _link(self) -> str:
@@ -105,6 +107,7 @@ class Server:
         command = [sys.executable, "-m", "fedcohort.flower.gate", "--upstream", self._link]
         command += ["--host", self.host, "--port", str(self.port), "--ca", str(self.certs / CA)]
         command += ["--certificate", str(self.certs / SERVER), "--key", str(self.certs / SERVER_KEY)]
+        command += ["--clients", str(self.certs / CLIENTS), "--per-address", str(self.per_address)]
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return self._start(command, say, f"{host}:{self.port}")
 

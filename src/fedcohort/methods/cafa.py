@@ -61,8 +61,8 @@ class CAFA(Aggregator):
         return {"share": torch.from_numpy(share)}
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        assert updates.cross is not None  # this part asked for both
-        assert updates.cross_size is not None
+        assert updates.cross is not None  # noqa: S101  # this part asked for both
+        assert updates.cross_size is not None  # noqa: S101
         trust = torch.where(updates.cross_size > 0, updates.cross_size, 0).double().expand(len(updates), -1)
         if not self.own:
             trust = trust * (1 - torch.eye(len(updates)))

@@ -251,7 +251,7 @@ def _deal(fingerprint: str, runs: Sequence[Run]) -> Labels | str:
     if federation.fingerprint() != fingerprint:
         return "The data changed since these runs, so nothing is said about labels."
     revealed = strictest.reveal(federation.counts, runs[0].seed)
-    assert revealed is not None
+    assert revealed is not None  # noqa: S101  # withheld was dealt with above
     note = f"Label counts carry the noise under which clients reveal them (epsilon {strictest.epsilon:g})."
     noised = strictest.counts == "noised"
     return Labels(revealed.numpy(), federation.clients, federation.classes, note if noised else "")

@@ -108,7 +108,7 @@ def _reasons(service: Service, client: int) -> list[str]:
 def _mix(service: Service, client: int) -> str:
     """What it holds more of than those who share its model."""
     run, labels = service.run, service.labels
-    assert labels is not None
+    assert labels is not None  # noqa: S101  # asked only where there are some
     others = labels.counts[run.group == run.group[client]].sum(axis=0) - labels.counts[client]
     alone = not others.sum() > 0
     rest = pooled(labels.counts if alone else np.clip(others, 0, None)[None])

@@ -48,7 +48,7 @@ class MNIST:
         story = {"source": "mnist", "owner": self.owner, **data.provenance}
         if self.owner is None:
             return replace(data, provenance=story)
-        assert data.test_y is not None
+        assert data.test_y is not None  # noqa: S101  # what is missing is fetched
         labels = (data.y.numpy(), data.test_y.numpy())
         writers = [_writers(where, file, own) for file, own in zip(QMNIST, labels, strict=True)]
         return replace(data, owner=writers[0], test_owner=writers[1], provenance=story)
