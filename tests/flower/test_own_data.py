@@ -10,6 +10,7 @@ from flwr.app import Context, RecordDict
 
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
+from fedcohort.flower.ledger import Ledger
 from fedcohort.flower.roster import Roster
 from fedcohort.runner import Result
 from flower.inprocess import FIRST, InProcess
@@ -57,9 +58,9 @@ def final(result: Result) -> dict[str, float]:
 
 
 def test_each_hospital_reads_its_own_table(tmp_path: Path) -> None:
-    """Two name two classes, one names a third: everybody trains a model of three."""
+    """Two name two classes, one names a third: everybody counts again, and trains a model of three."""
     result, grid = through_flower(experiment("fedlecc", **TABLE), tmp_path, hospitals(tmp_path))
-    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
+    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 6
     met = roster(tmp_path)
     assert met.clients == NAMES
     assert met.classes == ("ill", "unknown", "well")
@@ -80,17 +81,29 @@ def test_one_question_is_enough_where_classes_are_listed(tmp_path: Path) -> None
 
 
 def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
-    """To ask again for other classes would be a second look at the same counts: who names others than most
-    does not take part, and where no classes are those of most, nobody does."""
+    """Asked again with everybody's classes, a client tells what it told, and as much noise for the others."""
     asked = experiment("fedlecc", **{**TABLE, "privacy": {"counts": "noised"}})
     _, grid = through_flower(asked, tmp_path, hospitals(tmp_path))
-    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
-    assert roster(tmp_path).clients == NAMES[:2]
+    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 6
+    met = roster(tmp_path)
+    assert met.clients == NAMES
+    for name, told in zip(NAMES, met.told.counts, strict=True):
+        (entry,) = Ledger(tmp_path / "keep" / "told" / name, 0.5, 0.5).entries()
+        noisy = torch.tensor([entry["told"][each] for each in met.classes]).clamp(min=0).double()
+        torch.testing.assert_close(told, 32 * noisy / noisy.sum())
+
+
+def test_who_withholds_what_a_method_needs_is_left_out(tmp_path: Path) -> None:
+    grid = hospitals(tmp_path)
+    grid.contexts[FIRST].node_config["privacy"] = "withheld"
+    through_flower(experiment("fedlecc", **TABLE), tmp_path, grid)
+    assert roster(tmp_path).clients == NAMES[1:]
     log = next(tmp_path.glob("experiment-*/*/flower.log")).read_text()
-    assert "west (node 1003) does not take part: it names other classes than most; list all" in log
-    apart = hospitals(tmp_path, (("ill",), ("well",), ("unknown",)))
-    with pytest.raises(UserError, match=r"data\.classes"):
-        through_flower(asked, tmp_path / "apart", apart)
+    assert "north (node 1001) does not take part: it tells no label counts, which fedlecc needs" in log
+    with pytest.raises(UserError, match="no client can take part"):
+        through_flower(
+            experiment("fedlecc", **TABLE), tmp_path / "all", hospitals(tmp_path, privacy="withheld")
+        )
 
 
 def test_withheld_labels_stay_where_they_are(tmp_path: Path) -> None:

@@ -63,14 +63,6 @@ class Card(NamedTuple):
         """What the roster may call it: the second where others have the same name."""
         return self.name, f"{self.name} {self.node}"
 
-    def among(self, classes: tuple[str, ...]) -> "Card":
-        """The same with everybody's classes: it has no sample of those that it did not name."""
-        if self.counts is None:
-            return self._replace(classes=classes)
-        counts = self.counts.new_zeros(len(classes))
-        counts[[classes.index(name) for name in self.classes]] = self.counts
-        return self._replace(classes=classes, counts=counts)
-
 
 def _whole(value: Any, most: int) -> list[int]:
     if not isinstance(value, list) or not all(type(each) is int and 0 <= each <= most for each in value):

@@ -135,4 +135,5 @@ def _unless_refused(letter: Letter) -> Letter | Silence:
     if code is None:
         return letter
     known = code if code in wire.CODES else wire.FAILED  # nothing that a client makes up is printed
-    return Silence(f"could not do it ({known})", known)
+    own = known == wire.REFUSED
+    return Silence("does not answer that, by its own policy" if own else f"could not do it ({known})", known)

@@ -123,15 +123,14 @@ def gather(
     cards = alike(ask_cards(post, letter(()), there), wanted)
     cards, classes = agreed(cards, wanted)
     apart = {card.node for card in cards if card.classes != classes}
-    if apart and wanted.tells("summary"):
-        known = [card for card in cards if card.node not in apart]  # only a client can summarise again
+    if apart and (wanted.tells("counts") or wanted.tells("summary")):
+        known = [card for card in cards if card.node not in apart]  # only a client can count again
         cards = known + alike(ask_cards(post, letter(classes), apart), wanted, known)
         cards = _only(cards, lambda card: "" if card.classes == classes else "it names other classes again")
-    else:
-        cards = [card.among(classes) for card in cards]
+    cards = [card._replace(classes=classes) for card in cards]
     cards = summarised(cards, wanted, len(classes))
     if not cards:
-        raise UserError("no client said what data it has: look at the clients' logs")
+        raise UserError("no client can take part; the log says why of each, and the clients' logs say more")
     cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
     nodes = [card.node for card in cards]
     return roster_of(cards, classes), nodes, there - set(nodes)
@@ -166,30 +165,21 @@ def alike(cards: Sequence[Card], wanted: Wanted, known: Sequence[Card] = ()) -> 
             return f"its examples have {what}; prepare the data of all clients in the same way"
         if any(size > limit for size, limit in zip(card.sizes, most, strict=True)):
             return f"it says that it has more than {ratio:g} times the samples of most (trust.max_size_ratio)"
-        return "it tells no label counts" if wanted.tells("counts") and card.counts is None else ""
+        if wanted.tells("counts") and card.counts is None:
+            return f"it tells no label counts, which {wanted.method} needs (--privacy at that client)"
+        return ""
 
     return _only(cards, odd)
 
 
 def agreed(cards: Sequence[Card], wanted: Wanted) -> tuple[list[Card], tuple[str, ...]]:
-    """Those whose classes can be the federation's, and these: the listed ones, or all that clients name.
-
-    Clients must not be asked twice where they draw noise, so there those of more than half of them count.
-    """
-    named = Counter(card.classes for card in cards).most_common()
-    cure = "; list all of them in data.classes of the experiment"
-    if listed := set(wanted.classes):
-        unknown = "it names a class that is not listed in data.classes of the experiment"
-        cards = _only(cards, lambda card: "" if listed.issuperset(card.classes) else unknown)
-        whole = [classes for classes, _ in named if set(classes) == listed]
-        return cards, whole[0] if whole else all_classes(cards)
-    once = wanted.privacy.counts == "noised" and (wanted.tells("counts") or wanted.tells("summary"))
-    if once and len(named) > 1:
-        if 2 * named[0][1] <= len(cards):
-            raise UserError(f"clients name different classes, and privacy.counts is not 'exact'{cure}")
-        other = f"it names other classes than most{cure}"
-        cards = _only(cards, lambda card: "" if card.classes == named[0][0] else other)
-    return list(cards), all_classes(cards)
+    """Those whose classes can be the federation's, and these: the listed ones, or all that clients name."""
+    if not (listed := set(wanted.classes)):
+        return list(cards), all_classes(cards)
+    unknown = "it names a class that is not listed in data.classes of the experiment"
+    cards = _only(cards, lambda card: "" if listed.issuperset(card.classes) else unknown)
+    whole = [card.classes for card in cards if set(card.classes) == listed]
+    return cards, whole[0] if whole else all_classes(cards)
 
 
 def summarised(cards: Sequence[Card], wanted: Wanted, classes: int) -> list[Card]:
