@@ -1,6 +1,5 @@
 """Who takes part, as far as the server knows: asked of every client by one message, without any example."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.checkpoint import write_atomically
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.data.federation import Federation, Split, Told
@@ -19,6 +17,7 @@ from fedcohort.errors import UserError
 from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, natural
 from fedcohort.flower.post import Post
 from fedcohort.flower.wire import Letter
+from fedcohort.revealed import Revealed
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -43,31 +42,14 @@ class Roster(Federation):
 
     def save(self, path: Path) -> None:
         """For a server that is started again: clients keep their numbers, also those that are not back."""
-        from safetensors.torch import save
-
-        facts = {
-            "clients": self.clients,
-            "classes": self.classes,
-            "shape": self.shape,
-            "vocabulary": self.vocabulary,
-        }
-        tensors = {f"summary/{name}": table for name, table in self.told.summaries.items()}
-        tensors["sizes"] = torch.stack([part.sizes for part in (self.train, self.validation, self.test)])
-        if self.told.counts is not None:
-            tensors["counts"] = self.told.counts
-        write_atomically(path, save(tensors, {"facts": json.dumps(facts)}))
+        Revealed.of(self, *self.told).write(path)
 
     @classmethod
     def load(cls, path: Path) -> "Roster":
         """The inverse."""
-        from safetensors import safe_open
-
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["facts"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        sizes, counts = tensors.pop("sizes"), tensors.pop("counts", None)
-        told = Told(counts, {key.removeprefix("summary/"): table for key, table in tensors.items()})
-        return cls.of(sizes, facts["clients"], facts["classes"], facts["shape"], facts["vocabulary"], told)
+        kept = Revealed.read(path)
+        told = Told(kept.counts, dict(kept.summaries))
+        return cls.of(kept.sizes, kept.clients, kept.classes, kept.shape, kept.vocabulary, told)
 
     @classmethod
     def of(

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcohort.flower.diary import EVENTS, LOG, read_events, summed_up
-from fedcohort.record import ROSTER
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Filter, Tab, Table
 
 
 def happened_tab(evidence: Evidence, filters: Sequence[Filter]) -> list[Tab]:
     """Nothing where clients were simulated."""
-    cards = [_card(run) for run in evidence.runs if (run.directory / ROSTER).exists()]
+    cards = [_card(run) for run in evidence.runs if run.about.elsewhere]
     return [Tab("happened", "What happened", cards, filters)] if cards else []
 
 
