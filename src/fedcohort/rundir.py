@@ -34,6 +34,7 @@ ROSTER = "roster.safetensors"  # who takes part, and what they told of their dat
 AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
 GROUPS = 10**6
+NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
 DEALT = 10**9  # most numbers that are dealt again for a look
 
@@ -154,7 +155,8 @@ def read_result(directory: Path) -> dict[str, float] | None:
         return None
     cure = f"delete it, and 'fedcohort run --resume {directory}' writes it again"
     table = read_json(path, cure)
-    hints = dict.fromkeys(table if isinstance(table, dict) else (), float | None)
+    number = Annotated[float, between(-NUMBERS, NUMBERS)] | None
+    hints = dict.fromkeys(table if isinstance(table, dict) else (), number)
     numbers = fields(table, hints, path, cure)
     return {key: float("nan") if value is None else float(value) for key, value in numbers.items()}
 
