@@ -26,6 +26,7 @@ FACTS = {
     "classes": tuple[str, ...],
     "shape": tuple[Annotated[int, between(0, EXAMPLE)], ...],
     "vocabulary": Annotated[int, between(0, EXAMPLE)],
+    "keys": tuple[str, ...],
 }
 
 
@@ -40,12 +41,19 @@ class Revealed:
     sizes: Tensor  # [3, K] of training, validation and test data
     counts: Tensor | None = None  # [K, C] as revealed; None: withheld
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [K, ...] of each part that asked for one
+    keys: tuple[str, ...] = ()  # by which clients that are elsewhere are known again
 
     @classmethod
-    def of(cls, federation: Federation, counts: Tensor | None, summaries: Mapping[str, Tensor]) -> "Revealed":
+    def of(
+        cls,
+        federation: Federation,
+        counts: Tensor | None,
+        summaries: Mapping[str, Tensor],
+        keys: tuple[str, ...] = (),
+    ) -> "Revealed":
         sizes = [part.sizes for part in (federation.train, federation.validation, federation.test)]
         names = federation.clients, federation.classes, federation.shape, federation.vocabulary
-        return cls(*names, torch.stack(sizes), counts, summaries)
+        return cls(*names, torch.stack(sizes), counts, summaries, keys)
 
     def write(self, path: Path) -> None:
         from safetensors.torch import save
@@ -65,17 +73,18 @@ class Revealed:
             if not (table.dtype in (torch.int64, torch.float32, torch.float64) and _sane(table)):
                 raise damaged(path, f"{name} holds what is no number of samples")
         sizes, counts = tensors.pop("sizes", torch.zeros(0)), tensors.pop("counts", None)
-        clients, classes = facts["clients"], facts["classes"]
+        clients, classes, keys = facts["clients"], facts["classes"], facts["keys"]
         fits = sizes.dtype == torch.int64 and sizes.shape == (3, len(clients))
         fits &= counts is None or counts.shape == (len(clients), len(classes))
         fits &= all(name.startswith("summary/") and len(t) == len(clients) for name, t in tensors.items())
+        fits &= len(keys) in (0, len(clients))
         if not fits or min(len(clients), len(classes)) == 0 or math.prod(facts["shape"]) > EXAMPLE:
             raise damaged(path, "its tables do not fit its clients and classes")
-        if len({*clients}) < len(clients) or len({*classes}) < len(classes):
+        if any(len({*names}) < len(names) for names in (clients, classes, keys)):
             raise damaged(path, "a name is there twice")
         summaries = {name.removeprefix("summary/"): table for name, table in tensors.items()}
         told = None if counts is None else counts.double()
-        return cls(clients, classes, facts["shape"], facts["vocabulary"], sizes, told, summaries)
+        return cls(clients, classes, facts["shape"], facts["vocabulary"], sizes, told, summaries, keys)
 
 
 def _parse(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -89,7 +98,8 @@ def _parse(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         text = parse_json(head, path)["__metadata__"]["facts"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise damaged(path, error) from None
-    return tensors, fields(parse_json(text, path), FACTS, path)
+    facts = parse_json(text, path)
+    return tensors, fields({"keys": [], **facts} if isinstance(facts, dict) else facts, FACTS, path)
 
 
 def _sane(table: Tensor) -> bool:

@@ -173,6 +173,17 @@ def test_one_odd_run_hides_no_other(odd: Callable[[Path], None], run: Path, cli:
     one_sentence(cli("assign", str(run), "--counts", "counts.csv", "--client", "site"))
 
 
+def test_numbers_that_are_missing_or_there_twice(run: Path, cli: Cli) -> None:
+    """Without its bytes a run has no price; with two accuracies in a round it is damaged."""
+    table = run / "table.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    for left_out in ("1,round,,,bytes_down", "round,,,bytes_up"):
+        table.write_text("".join(line for line in lines if left_out not in line))
+        assert cli("report", str(run)).code == 0
+    table.write_text("".join(lines) + "2,global,,,accuracy,0.5\n")
+    assert "round 2 has two numbers global.accuracy" in one_sentence(cli("report", str(run)))
+
+
 def facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         path.write_text(json.dumps(change(json.loads(path.read_text()))))
@@ -224,6 +235,16 @@ def test_damaged_label_counts_are_named_and_a_report_does_without(run: Path, cli
         assert "roster.safetensors is damaged" in one_sentence(cli(*words))
     assert cli("report", str(run)).code == 0
     assert "roster.safetensors is damaged" in (here / "report.html").read_text()
+
+
+@pytest.mark.parametrize("text", ["t,r,c,w\nnow\n", "t,r,c,w\nnow,first,north,left\n"])
+def test_a_damaged_diary_of_a_deployment_is_named(text: str, run: Path, cli: Cli, here: Path) -> None:
+    facts(lambda about: {**about, "elsewhere": True})(run / "about.json")
+    (run / "events.csv").write_text(text)
+    assert cli("report", str(run)).code == 0
+    page = (here / "report.html").read_text()
+    assert "events.csv is damaged" in page
+    assert "The clients of these runs and their data were elsewhere" in page
 
 
 def test_a_report_writes_where_it_is_told_and_never_through_a_link(run: Path, cli: Cli, here: Path) -> None:

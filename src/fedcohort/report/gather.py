@@ -19,7 +19,8 @@ from fedcohort.core.profile import Privacy
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
-from fedcohort.rundir import ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
+from fedcohort.files import damaged
+from fedcohort.rundir import AGAIN, ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
 from fedcohort.runner import final_metrics
 
 Ints = NDArray[np.int64]
@@ -172,6 +173,8 @@ def _read(home: RunDir) -> Run | None:
     for row in rows:
         if not row.client:
             when, values = curves.setdefault(row.key, ([], []))
+            if when and when[-1] == row.round:
+                raise damaged(home.directory / TABLE, f"round {row.round} has two numbers {row.key}", AGAIN)
             when.append(row.round)
             values.append(row.value)
     return Run(
