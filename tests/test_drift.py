@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.core.method import Method
+from fedcohort.about import About
 from fedcohort.diagnosis.read import Counts
 from fedcohort.drift import band, chance, measure_drift
 from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
 from fedcohort.finished import FinishedRun
+from fedcohort.rundir import Asked, RunDir
 
 
 def counts(classes: str = "ab", **clients: list[int]) -> Counts:
@@ -19,8 +19,9 @@ def counts(classes: str = "ab", **clients: list[int]) -> Counts:
 
 
 def run_with(**group: int) -> FinishedRun:
-    experiment = Experiment.of({"method": "fedavg"})
-    return FinishedRun(Path("run"), experiment, Method.parse("fedavg"), 0, group)
+    asked = Asked({"rounds": 1, "seeds": [0], "method": ["fedavg"]}, Path("run"))
+    about = About.rebuilt("fedavg", asked.privacy, elsewhere=False)
+    return FinishedRun(RunDir(Path("run"), asked, about), group)
 
 
 def test_psi_by_hand():

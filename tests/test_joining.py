@@ -146,7 +146,9 @@ def test_runs_that_cannot_be_joined_are_refused(tmp_path: Path):
     run = finished(tmp_path)
     with pytest.raises(UserError, match="client 'none' has no samples"):
         join_by_counts(run, Counts(np.array([[0]]), ["none"], ["0"]))
-    (run.directory / "env.json").write_text('{"fingerprint": "other"}')
+    (run.directory / "roster.safetensors").unlink()
+    env = run.directory / "env.json"
+    env.write_text(json.dumps({**json.loads(env.read_text()), "fingerprint": "other"}))
     with pytest.raises(UserError, match="the data changed since the run was started"):
         run.counts()
     (run.directory / "result.json").unlink()

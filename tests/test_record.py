@@ -90,7 +90,7 @@ def test_run_names_are_single_path_components(text: str) -> None:
 
 def test_numbers_survive_the_table_to_the_bit(tmp_path: Path) -> None:
     values = [0.1, 1 / 3, 1e-300, float("inf"), float("nan"), -0.0, 12345678901234567.0]
-    rows = [Row(i, "global", 'a,"b"\nc', "", "accuracy[ü]", value) for i, value in enumerate(values)]
+    rows = [Row(i, "global", 'a,"b"\nc', "0", "loss[ü]", value) for i, value in enumerate(values)]
     path = tmp_path / "table.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([Row._fields, *rows])
@@ -141,7 +141,9 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
     good = current.read_bytes()
     for position in range(len(good)):
         current.write_bytes(good[:position] + bytes([good[position] ^ 0x10]) + good[position + 1 :])
-        tensors, facts = checkpoint.load(tmp_path)
+        assert checkpoint.load(tmp_path)[1] == {"number": 1}
+        assert current.exists()  # who only looks leaves everything as it is
+        tensors, facts = checkpoint.load(tmp_path, tidy=True)
         assert facts == {"number": 1}, f"byte {position} of {len(good)}"
         assert torch.equal(tensors["a"], torch.zeros(3))
         assert not current.exists()  # or the next save would keep it in the place of the good one

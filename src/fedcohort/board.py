@@ -65,7 +65,7 @@ class Line:
         return f"{self.method}, seed {self.seed}: {', '.join(fact for fact in facts if fact)}"
 
 
-def board(lines: Sequence[Line], title: str) -> Table:
+def board(lines: Sequence[Line], title: str | Text) -> Table:
     """All runs, one line each."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)

@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from torch import Tensor
 
@@ -37,10 +38,10 @@ def exists(directory: Path) -> bool:
     return any((directory / name).exists() for name in (CURRENT, PREVIOUS))
 
 
-def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(directory: Path, tidy: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The newest good checkpoint: its tensors and facts.
 
-    A damaged newer one is removed, or the next save would keep it in the place of the good one.
+    ``tidy`` removes a damaged newer one, or the next save would keep it in the place of the good one.
     """
     found = [path for name in (CURRENT, PREVIOUS) if (path := directory / name).exists()]
     if not found:
@@ -52,7 +53,7 @@ def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         except DamagedError:
             damaged.append(path)
             continue
-        for other in damaged:
+        for other in damaged if tidy else ():
             other.unlink()
         return good
     names = " and ".join(path.name for path in found)
@@ -62,19 +63,34 @@ def load(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     )
 
 
+def names(directory: Path) -> list[str]:
+    """Of which tensors the newest readable checkpoint consists; none of them is read."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in (directory / CURRENT, directory / PREVIOUS):
+        with suppress(SafetensorError, OSError, ValueError):
+            if path.is_file():
+                with safe_open(path, framework="pt") as file:
+                    return list(file.keys())
+    raise UserError(f"{directory} holds no checkpoint that can be read: restore {CURRENT}")
+
+
 def write_atomically(path: Path, data: bytes, keep: Path | None = None, private: bool = False) -> None:
     """Replaces a file at once or not at all; ``keep`` is where the replaced one goes. Only its owner can read
     what is ``private``."""
     aside = path.with_suffix(path.suffix + ".tmp")
-    with aside.open("wb") as file:
-        if private:
-            aside.chmod(0o600)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    if keep is not None and path.exists():
-        path.replace(keep)
-    aside.replace(path)
+    try:
+        with _new_file(aside, private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
+        aside.replace(path)
+    except BaseException:  # a full disk gets its room back
+        with suppress(OSError):
+            aside.unlink()
+        raise
     handle = os.open(path.parent, os.O_RDONLY)  # the renames themselves must reach the disk
     try:
         os.fsync(handle)
@@ -82,9 +98,18 @@ def write_atomically(path: Path, data: bytes, keep: Path | None = None, private:
         os.close(handle)
 
 
+def _new_file(path: Path, private: bool) -> BinaryIO:
+    """Nobody's but ours: a link that somebody left there is not followed."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    return os.fdopen(descriptor, "wb")
+
+
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
+    if not path.is_file():  # a pipe would let us wait for ever
+        raise DamagedError(str(path))
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -94,11 +119,12 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         sealed = json.loads(meta["sealed"])
         digest, text = sealed["digest"], sealed["facts"]
-    except (TypeError, KeyError, ValueError) as error:  # the damage is in the seal itself
+        good, facts = digest == _digest(tensors, text), json.loads(text)
+    except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:  # in the seal itself
         raise DamagedError(str(path)) from error
-    if digest != _digest(tensors, text):
+    if not good or not isinstance(facts, dict):
         raise DamagedError(str(path))
-    return tensors, json.loads(text)
+    return tensors, facts
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

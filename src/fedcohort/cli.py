@@ -1,7 +1,6 @@
 """The command line. Each command imports what it needs when it runs, so that ``--help`` is instant."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -50,12 +49,17 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr)
+    print(f"warning: {_one_line(text)}", file=sys.stderr)
 
 
 def _refuse(mistake: str) -> NoReturn:
-    print(f"error: {' '.join(mistake.split())}", file=sys.stderr)
+    print(f"error: {_one_line(mistake)}", file=sys.stderr)
     raise SystemExit(2) from None
+
+
+def _one_line(text: str) -> str:
+    """What may quote somebody's file, without anything that a terminal would obey."""
+    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
 
 
 @app.command()
@@ -83,6 +87,10 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the run, or all runs, of this directory to the same end.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+    ] = False,
     track: Track = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -98,8 +106,10 @@ def run(
             )
         from fedcohort.comparison import reopen
 
-        _carry_out(reopen(resume).tracked(track or []), as_json, quiet)
+        _carry_out(reopen(resume, trust).tracked(track or []), as_json, quiet)
         return
+    if trust:
+        raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
     if experiment is None:
         raise UserError(
             "name an experiment file, or a run directory with --resume; 'fedcohort demo' needs neither"
@@ -349,6 +359,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
     import torch
 
     from fedcohort.comparison import carry_out
+    from fedcohort.own_code import resume_command
     from fedcohort.show import messages
 
     torch.set_num_threads(1)  # results must not depend on how many cores there are
@@ -357,7 +368,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
     try:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:
-        command = f"fedcohort run --resume {shlex.quote(str(plan.home))}"
+        command = resume_command(plan.home, plan.experiment.table())
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:

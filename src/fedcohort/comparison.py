@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,30 +13,34 @@ from typing import Any, Protocol
 import tomli_w
 import torch
 
-from fedcohort.checkpoint import write_atomically
+from fedcohort.about import About
+from fedcohort.checkpoint import CURRENT, write_atomically
 from fedcohort.core.loop import start
 from fedcohort.core.method import Method
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
 from fedcohort.cores import usable_cores
 from fedcohort.crew import Crew
 from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
+from fedcohort.experiment import Experiment, difference
+from fedcohort.files import damaged, read_toml, refuse_links
 from fedcohort.lock import held
-from fedcohort.own_code import own_mistakes
+from fedcohort.own_code import own_code_in, own_mistakes, refuse_unknown_code
 from fedcohort.record import (
     CLIENTS,
-    CONFIG,
     Recorder,
     check_config,
+    disk_mistakes,
     jsonable,
     new_directory,
-    read_result,
     run_name,
 )
+from fedcohort.revealed import Revealed
+from fedcohort.rundir import AGAIN, ASKED, CONFIG, Asked, read_result, runs_of
 from fedcohort.runner import Callback, run
 from fedcohort.trackers import check_trackers, start_trackers
 
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
-ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
 
 # Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
 COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
@@ -143,18 +147,44 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
 def begin(experiment: Experiment, out: Path) -> Plan:
     """The same without looking at the data."""
     home = new_directory(out, experiment.name)
-    write_atomically(home / ASKED, tomli_w.dumps(experiment.table()).encode())
+    with disk_mistakes(home):
+        write_atomically(home / ASKED, tomli_w.dumps(experiment.table()).encode())
     return _plan(experiment, home)
 
 
-def reopen(directory: Path) -> Plan:
-    """The plan of a directory that :func:`prepare` made, or of a single run in it."""
-    if (directory / ASKED).exists():
-        return _plan(Experiment.read(directory / ASKED), directory)
-    if (directory / CONFIG).exists():
-        experiment = Experiment.read(directory / CONFIG)
-        return Plan(experiment, directory, (Job(experiment.methods[0], experiment.seeds[0], directory),))
-    raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) -> Plan:
+    """The plan of a directory that :func:`prepare` made, or of a single run in it.
+
+    Code that its files name is executed only on ``trust``, or if a file of the user, too, names what is in
+    ``trusted``.
+    """
+    path = next((path for name in (ASKED, CONFIG) if (path := directory / name).exists()), None)
+    if path is None:
+        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    table = read_toml(path)
+    refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
+    experiment = Experiment.of(table, path.stem)
+    if path.name == ASKED:
+        plan = _plan(experiment, directory)
+        _refuse_changes(plan)
+        return plan
+    return Plan(experiment, directory, (Job(experiment.methods[0], experiment.seeds[0], directory),))
+
+
+def _refuse_changes(plan: Plan) -> None:
+    """Raises UserError if there are runs of other settings: new ones would be started beside them."""
+    for directory in runs_of(plan.home):
+        if directory.name in {job.directory.name for job in plan.jobs}:
+            continue
+        theirs = Asked.read(directory)
+        same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
+        tables = [plan.experiment.table(job.method, job.seed) for job in same]
+        gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
+        change = difference(tables[0], theirs.table) if tables else gone
+        raise UserError(
+            f"{plan.home / ASKED} is not as it was when {directory.name} was started ({change}): "
+            "undo that change, or start a new comparison with 'fedcohort run FILE'"
+        )
 
 
 def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
@@ -164,7 +194,8 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     side, one on each core.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
-    with nullcontext() if alone else held(plan.home):
+    refuse_links(plan.home)
+    with disk_mistakes(plan.home), nullcontext() if alone else held(plan.home):
         left = [job for job in plan.jobs if read_result(job.directory) is None]
         if len(left) > 2:
             since = time.monotonic()
@@ -208,7 +239,7 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
 
 def _place(standing: Standing) -> float:
     """Sorts by global accuracy, unknown ones last."""
-    accuracy = standing.mean["global.accuracy"]
+    accuracy = standing.mean.get("global.accuracy", math.nan)
     return math.inf if math.isnan(accuracy) else -accuracy
 
 
@@ -233,27 +264,58 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
         check_config(job.directory, table)
         return Outcome(name, job.seed, job.directory, numbers)
     task = experiment.task(job.seed)
-    read = task.federation.provenance["data"].get("read", "")
-    recorder = Recorder(job.directory, table, task.federation.fingerprint(), read=read)
-    job.directory.mkdir(parents=True, exist_ok=True)
-    with held(job.directory):
-        restored = recorder.open()
-        progress = watcher.begin(name, job.seed, experiment.rounds)
-        trackers = start_trackers(experiment.trackers, job.directory, table, restored)
-        callbacks = (recorder, progress, *trackers)
-        with own_mistakes():
-            result = run(
-                job.method,
-                task,
-                experiment.rounds,
-                experiment.evaluation,
-                callbacks,
-                restored,
-                folder=job.directory / CLIENTS,
-            )
-        if result.state.round < experiment.rounds:
-            raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
-        recorder.finish(result.metrics)
-    outcome = Outcome(name, job.seed, job.directory, result.metrics)
+    with own_mistakes():
+        recorder = _recorder(job, table, task)
+    with disk_mistakes(job.directory):
+        job.directory.mkdir(parents=True, exist_ok=True)
+        with held(job.directory):
+            outcome = _run(experiment, job, task, recorder, watcher)
     watcher.end(outcome)
     return outcome
+
+
+def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
+    """With all that a report will need to know, so that it needs neither the data nor the user's code."""
+    federation, profile = task.federation, task.profile(job.method)
+    return Recorder(
+        job.directory,
+        table,
+        federation.fingerprint(),
+        read=federation.provenance["data"].get("read", ""),
+        about=About.of(job.method, task, profile),
+        revealed=Revealed.of(federation, profile.counts, profile.summaries),
+    )
+
+
+def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
+    name, restored = job.method.title, recorder.open()
+    if restored is not None:
+        _refuse_misfit(restored[0], task.for_method(job.method), experiment.rounds, job.directory)
+    progress = watcher.begin(name, job.seed, experiment.rounds)
+    trackers = start_trackers(experiment.trackers, job.directory, recorder.config, restored)
+    callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
+    wishes = experiment.rounds, experiment.evaluation
+    with own_mistakes():
+        result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
+    if result.state.round < experiment.rounds:
+        raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
+    recorder.finish(result.metrics)
+    return Outcome(name, job.seed, job.directory, result.metrics)
+
+
+def _refuse_misfit(state: State, task: Task, rounds: int, directory: Path) -> None:
+    """Raises UserError if a checkpoint, whole as it is, is none of this task."""
+    clients, groups, model = task.federation.num_clients, len(state.groups), task.model
+    serves = state.grouping.get("group", torch.zeros(0))
+    shapes = {(tuple(each.weights.params.shape), tuple(each.weights.buffers.shape)) for each in state.groups}
+    fits = (
+        0 <= state.round <= rounds
+        and serves.dtype == torch.int64
+        and serves.shape == (clients,)
+        and bool(((serves >= 0) & (serves < groups)).all())
+        and all(0 <= client < clients for client in state.clients)
+        and (bool(state.encoders) or shapes == {((model.num_params,), (model.num_buffers,))})  # not merged
+        and all(each.weights.params.dtype == torch.float32 for each in state.groups)
+    )
+    if not fits:
+        raise damaged(directory / CURRENT, "it is no checkpoint of this run", AGAIN)

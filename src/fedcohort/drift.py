@@ -16,7 +16,8 @@ from fedcohort.diagnosis.distances import Array, proportions, psi_terms
 from fedcohort.diagnosis.read import Counts
 from fedcohort.errors import UserError
 from fedcohort.finished import FinishedRun
-from fedcohort.joining import distances
+from fedcohort.joining import NOT_EXECUTED, distances
+from fedcohort.methods.one import One
 
 Band = Literal["stable", "moderate", "major", "chance"]
 MODERATE, MAJOR = 0.1, 0.25
@@ -126,7 +127,8 @@ def _regroup(drift: Drift, run: FinishedRun) -> Drift:
     if unknown:
         raise UserError(f"client '{unknown[0]}' was not in the run {run.directory}: leave --run out, or it")
     group = np.array([run.group[name] for name in drift.clients])
-    then, now = (distances(run.method.grouping, group, drift.old, rows) for rows in (drift.old, drift.new))
+    grouping = run.grouping or One()
+    then, now = (distances(grouping, group, drift.old, rows) for rows in (drift.old, drift.new))
     moved, misfits = {}, 0
     for row, name in enumerate(drift.clients):
         own, best = then.groups.index(group[row]), int(now.value[row].argmin())
@@ -135,7 +137,7 @@ def _regroup(drift: Drift, run: FinishedRun) -> Drift:
         elif best != own and not drift.by_luck[row]:
             value = now.value[row]
             moved[name] = Moved(int(group[row]), now.groups[best], float(value[own]), float(value[best]))
-    notes = list(drift.notes)
+    notes = [*drift.notes, *([] if run.grouping else [NOT_EXECUTED])]
     if misfits:
         notes.append(f"Nearer to another group before already, and so not judged: {misfits} of the clients.")
     parts = drift.clients, drift.classes, drift.old, drift.new, drift.terms, drift.chance

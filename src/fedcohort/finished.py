@@ -1,78 +1,66 @@
 """A complete run, read back from its directory: its settings, and the group that serves each client."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedcohort import checkpoint
-from fedcohort.comparison import reopen
-from fedcohort.core.method import Method
-from fedcohort.core.state import unpack
+from fedcohort.core.parts import Grouping
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.record import ENVIRONMENT, ROSTER, read_result, read_table
+from fedcohort.files import damaged
+from fedcohort.own_code import resume_command
+from fedcohort.rundir import ASKED, CONFIG, TABLE, RunDir, is_home, planned, runs_of
 
 
 @dataclass(frozen=True)
 class FinishedRun:
     """What a run directory tells without training anything."""
 
-    directory: Path
-    experiment: Experiment
-    method: Method
-    seed: int
+    run: RunDir
     group: dict[str, int]  # by the client's name, in the order of clients
 
     @classmethod
     def read(cls, directory: Path) -> "FinishedRun":
         """The run in ``directory``, or the only one of a comparison."""
-        plan = reopen(directory)
-        if len(plan.jobs) > 1:
-            first = plan.jobs[0].directory
-            raise UserError(f"{directory} holds {len(plan.jobs)} runs: name one of them, like {first}")
-        (job,) = plan.jobs
-        if read_result(job.directory) is None:
-            resume = f"fedcohort run --resume {directory}"
+        if not is_home(directory):
+            raise UserError(
+                f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}"
+            )
+        found = runs_of(directory)
+        several = max(len(found), len(planned(directory)) if (directory / ASKED).exists() else 1)
+        if several > 1:
+            one = f", like {found[0]}" if found else ""
+            raise UserError(f"{directory} holds {several} runs: name one of them{one}")
+        run = RunDir.read(found[0]) if found else None
+        if run is None or not run.complete:
+            resume = resume_command(directory, run.asked.table if run else {})
             raise UserError(f"{directory} is not finished: continue it with '{resume}'")
-        rows = read_table(job.directory / "table.csv")
-        group = {row.client: int(row.group) for row in rows if row.client and row.scope == "personal"}
-        return cls(job.directory, plan.experiment, job.method, job.seed, group)
+        group = {row.client: int(row.group) for row in run.rows() if row.client and row.scope == "personal"}
+        return cls(run, group)
+
+    @property
+    def directory(self) -> Path:
+        return self.run.directory
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """None where it does not come with fedcohort, and so is not executed."""
+        return self.run.grouping
 
     @property
     def models(self) -> int:
         """How many groups have a model; some may serve nobody."""
-        return len(unpack(checkpoint.load(self.directory)[0], lambda _: {}).groups)
+        names = set(checkpoint.names(self.directory))
+        return next(n for n in range(len(names) + 1) if f"group/{n}/weights/params" not in names)
 
     def counts(self) -> tuple[Array, list[str]]:
-        """Label counts of the clients as the server saw them; the classes.
-
-        Of a deployment they are what clients told before training. The directory of a simulation holds none:
-        they are dealt again from the run's data. Where privacy withheld them, nobody can look them up later.
-        """
-        if (self.directory / ROSTER).exists():
-            return self._told()
-        federation = self.experiment.federation(self.seed)
-        path = self.directory / ENVIRONMENT
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
-        except (OSError, ValueError, KeyError):
-            raise UserError(
-                f"{path} is missing or damaged, and says which data the run had: restore it"
-            ) from None
-        if kept != federation.fingerprint():
-            raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
-        revealed = self.method.privacy(self.experiment.privacy).reveal(federation.counts, self.seed)
-        if revealed is None:
+        """Label counts of the clients as the server saw them; the classes. What privacy withheld, nobody can
+        look up later."""
+        known = self.run.revealed()
+        if known.counts is None:
             raise UserError(
                 "this run withheld its clients' label counts (privacy.counts): give --losses instead"
             )
-        return revealed.numpy(), list(federation.classes)
-
-    def _told(self) -> tuple[Array, list[str]]:
-        from safetensors import safe_open
-
-        with safe_open(self.directory / ROSTER, framework="np") as roster:
-            if "counts" not in roster.keys():  # noqa: SIM118  # not a dict
-                raise UserError("no label counts were told in this run: give --losses instead")
-            return roster.get_tensor("counts"), json.loads(roster.metadata()["facts"])["classes"]
+        if known.clients != tuple(self.group):
+            raise damaged(self.directory / TABLE, "its clients are not those who told their label counts")
+        return known.counts.numpy(), list(known.classes)

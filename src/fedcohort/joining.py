@@ -19,7 +19,9 @@ from fedcohort.diagnosis.distances import Array, hellinger_to_pool, psi
 from fedcohort.diagnosis.read import Counts
 from fedcohort.errors import UserError
 from fedcohort.finished import FinishedRun
+from fedcohort.methods.one import One
 
+NOT_EXECUTED = "How this run formed its groups is code of its own, which is not executed to look at it."
 ROUNDING = 1e-9  # a copy of a member is not farther than that member
 
 
@@ -127,17 +129,19 @@ def join_by_counts(run: FinishedRun, newcomers: Counts) -> Joining:
     empty = [name for name, size in zip(newcomers.client_names, rows.sum(1), strict=True) if not size]
     if empty:
         raise UserError(f"client '{empty[0]}' has no samples, so nothing tells its group: remove it")
-    grouping, group = run.method.grouping, np.array(list(run.group.values()))
-    found = distances(grouping, group, counts, rows)
+    about, group = run.run.about, np.array(list(run.group.values()))
+    found = distances(run.grouping or One(), group, counts, rows)
     members = [int((group == number).sum()) for number in found.groups]
     note = ""
-    if run.method.objective.personal:
+    if about.personal:
         note = "Every client of this run has its own model, so a newcomer needs to train one too."
     elif len(found.groups) == 1:
         note = "One model serves all clients of this run, so newcomers can only join it."
-    elif "counts" not in grouping.uses():
+    elif run.grouping is None:
+        note = NOT_EXECUTED
+    elif not about.groups_by_labels:
         note = (
-            f"{grouping.name} did not group by labels, so they are a makeshift here: "
+            f"{about.grouping} did not group by labels, so they are a makeshift here: "
             "--losses asks the groups' models themselves."
         )
     shown = found.hellinger, found.psi, found.farthest
@@ -162,7 +166,7 @@ def join_by_losses(run: FinishedRun, losses: Array, clients: list[str], titles: 
 
 def _refuse_alone(run: FinishedRun) -> None:
     """Raises UserError if there is nothing to join."""
-    if run.method.silent:
+    if run.run.about.silent:
         raise UserError(
             f"every client of {run.directory} has its own model, so a newcomer needs one too: "
             "let it train alone, or name a run whose clients share models"

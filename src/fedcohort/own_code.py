@@ -1,14 +1,21 @@
-"""The user's own modules: methods listed in ``imports``, models named ``"module:function"``."""
+"""The user's own modules: methods listed in ``imports``, models named ``"module:function"``.
+
+They are executed for who names their file on the command line. A run directory may be somebody else's: it is
+looked at without them, and continued with them only when the user says so.
+"""
 
 import importlib
+import pkgutil
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedcohort.core.registry import Registry
 from fedcohort.errors import UserError
 
 OWN: set[str] = set()  # the files of the modules that were imported here
@@ -55,6 +62,36 @@ def own_function(reference: str, setting: str) -> Callable[..., Any]:
     if not callable(found):
         raise UserError(f"{setting}: there is no function '{reference}'; write 'module:function'")
     return found
+
+
+def own_code_in(table: Mapping[str, Any]) -> list[str]:
+    """What an experiment with these settings would import or call, beyond fedcohort."""
+    imports, model = table.get("imports", ()), table.get("model", "")
+    name = model.get("name", "") if isinstance(model, Mapping) else model
+    listed = [imports] if isinstance(imports, str) else imports if isinstance(imports, list | tuple) else []
+    return [*map(str, listed), *([str(name)] if ":" in str(name) else [])]
+
+
+def refuse_unknown_code(directory: Path, table: Mapping[str, Any], trusted: Collection[str]) -> None:
+    """Raises UserError if continuing a directory with these settings would run anything but ``trusted``."""
+    unknown = [name for name in own_code_in(table) if name not in trusted]
+    if unknown:
+        does = (f"call '{name}' to make its model" if ":" in name else f"import '{name}'" for name in unknown)
+        raise UserError(
+            f"to continue {directory} would {' and '.join(does)}, as its files say: if you know that code, "
+            "add --trust (a Flower app: name it in the app's experiment file)"
+        )
+
+
+def resume_command(directory: Path, table: Mapping[str, Any]) -> str:
+    """What continues a run directory with these settings."""
+    return f"fedcohort run --resume {shlex.quote(str(directory))}{' --trust' * bool(own_code_in(table))}"
+
+
+def comes_with_fedcohort(registry: Registry[Any], name: str) -> bool:
+    """Whether a name is one of fedcohort's own files: importing these runs nobody else's code."""
+    package = importlib.import_module(registry.package)
+    return any(module.name == name for module in pkgutil.iter_modules(package.__path__))
 
 
 def in_words(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 ======================= ==============================================================================
 config.toml             the experiment file of this one run
+about.json              what a report says of the method, so that it needs none of its code
+roster.safetensors      the clients, their sizes and, unless withheld, their label counts as revealed
 env.json                versions, machine, command, seconds, how the data were read and their fingerprint
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
@@ -14,6 +16,8 @@ start before the first one, to the same bytes.
 """
 
 import csv
+import errno
+import hashlib
 import io
 import json
 import os
@@ -21,32 +25,49 @@ import platform
 import re
 import sys
 import time
-import tomllib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tomli_w
 import torch
 
 from fedcohort import checkpoint
+from fedcohort.about import ABOUT, About
 from fedcohort.core.loop import Report
 from fedcohort.core.parts import Clients
+from fedcohort.core.settings import at_least
 from fedcohort.core.shelf import Memories, Reopen, Shelf
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import config_hash, difference
+from fedcohort.files import LARGE, damaged, fields, read_bytes, read_toml, refuse_links
+from fedcohort.revealed import Revealed
+from fedcohort.rundir import (
+    AGAIN,
+    CONFIG,
+    ENVIRONMENT,
+    RESULT,
+    ROSTER,
+    TABLE,
+    parse_table,
+    read_environment,
+    read_result,
+    read_table,
+)
 
-CONFIG = "config.toml"
-ENVIRONMENT = "env.json"
-ROSTER = "roster.safetensors"  # in a deployment: who takes part, and what they told of their data
+__all__ = ["CONFIG", "ENVIRONMENT", "ROSTER", "Recorder", "read_result", "read_table"]
+
 CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
 CHECKPOINT_EVERY = 10  # rounds
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+FACTS = {"config": dict, "fingerprint": str, "table_bytes": Annotated[int, at_least(0)]}  # of a checkpoint
 
 
 def new_directory(parent: Path, name: str) -> Path:
@@ -88,20 +109,24 @@ class Recorder:
         every: int = CHECKPOINT_EVERY,
         reopen: Reopen | None = None,
         read: str = "",
+        about: About | None = None,
+        revealed: Revealed | None = None,
     ) -> None:
         """``reopen`` finds clients' memories if they are not in the directory; ``read`` says how the data
-        were read."""
+        were read; ``about`` and ``revealed`` are for those who look at the directory later."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
-        self.read = read
+        self.read, self.about, self.revealed = read, about, revealed
         self.reopen: Reopen = reopen or partial(Shelf.reopen, directory / CLIENTS)
         self.saved = -1  # round of the last checkpoint
         self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
-        # The last round whose rows are all in the table, and the table's length then: assigned together,
-        # because Ctrl-C may come between any two statements.
-        self.complete: tuple[State, int] | None = None
+        self.digest = hashlib.sha256()  # of the table
+        # The last round whose rows are all in the table, and the table's length and digest then: assigned
+        # together, because Ctrl-C may come between any two statements.
+        self.complete: tuple[State, int, str] | None = None
 
     def open(self) -> tuple[State, list[Row]] | None:
         """Where to go on from: the last checkpoint and the rows before it, or None for the start."""
+        refuse_links(self.directory)
         check_config(self.directory, self.config)
         if checkpoint.exists(self.directory):
             return self._resume()
@@ -111,37 +136,54 @@ class Recorder:
     def _start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)  # it is there if a run was killed very early
         self._describe()
-        self._open("w")
+        self._open("wb")
         self._write([Row._fields])
 
     def _resume(self) -> tuple[State, list[Row]]:
         """Rows after the checkpoint are cut off: they will come again."""
-        tensors, facts = checkpoint.load(self.directory)
+        tensors, facts = load_checkpoint(self.directory)
         if self.fingerprint != facts["fingerprint"]:
             raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
-        state, size = unpack(tensors, self.reopen), facts["table_bytes"]
-        path = self.directory / "table.csv"
-        if not path.exists() or path.stat().st_size < size:
+        state, size, path = self._state(tensors), facts["table_bytes"], self.directory / TABLE
+        table = read_bytes(path, LARGE, AGAIN)[:size]
+        if len(table) < size:
             raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
-        os.truncate(path, size)
-        rows = read_table(path)
+        rows = parse_table(table, path)
+        self.digest = hashlib.sha256(table)
+        if facts.get("table_digest", self.digest.hexdigest()) != self.digest.hexdigest():
+            raise damaged(path, "its rows are not those that the checkpoint was saved with", AGAIN)
         self._describe(only_missing=True)
-        self.saved, self.complete = state.round, (state, size)
+        os.truncate(path, size)
+        self.saved, self.complete = state.round, (state, size, self.digest.hexdigest())
         self.in_use.append(state.clients)
-        self._open("a")
+        self._open("ab")
         return state, rows
+
+    def _state(self, tensors: dict[str, torch.Tensor]) -> State:
+        try:
+            return unpack(tensors, self.reopen)
+        except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
+            raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 
     def _describe(self, only_missing: bool = False) -> None:
         """Writes down what is run, and on what."""
         facts = {**environment(), "fingerprint": self.fingerprint, "read": self.read}
         texts = {CONFIG: tomli_w.dumps(self.config), ENVIRONMENT: json.dumps(facts, indent=2) + "\n"}
+        if self.about is not None:
+            texts[ABOUT] = self.about.text()
         for name, text in texts.items():
             if not (only_missing and (self.directory / name).exists()):
                 checkpoint.write_atomically(self.directory / name, text.encode())
+        if self.revealed is not None and not (only_missing and (self.directory / ROSTER).exists()):
+            self.revealed.write(self.directory / ROSTER)
+        self._environment()  # before anything is trained: the end of the run needs it
+
+    def _environment(self) -> dict[str, Any]:
+        return read_environment(self.directory, "delete it, and it is written again when the run goes on")
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self._write(rows)
-        self.complete = state, self.file.tell()
+        self.complete = state, self.file.tell(), self.digest.hexdigest()
         if state.round % self.every == 0:
             self._save()
         return False
@@ -155,18 +197,18 @@ class Recorder:
 
     def _add_time(self) -> None:
         """Adds the seconds since the directory was opened to those of earlier parts of the run."""
-        path = self.directory / ENVIRONMENT
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        seconds = facts.get("seconds", 0) + time.monotonic() - self.opened
+        facts = self._environment()
+        seconds = facts["seconds"] + time.monotonic() - self.opened
         text = json.dumps({**facts, "seconds": round(seconds, 2)}, indent=2) + "\n"
-        checkpoint.write_atomically(path, text.encode())
+        checkpoint.write_atomically(self.directory / ENVIRONMENT, text.encode())
 
     def _save(self) -> None:
         if self.complete is None or self.complete[0].round == self.saved:
             return
-        state, size = self.complete
+        state, size, digest = self.complete
         os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
-        facts = {"config": self.config, "fingerprint": self.fingerprint, "table_bytes": size}
+        table = {"table_bytes": size, "table_digest": digest}
+        facts = {"config": self.config, "fingerprint": self.fingerprint, **table}
         if isinstance(state.clients, Memories):
             state.clients.flush()
         checkpoint.save(self.directory, pack(state), facts)
@@ -176,28 +218,28 @@ class Recorder:
     def finish(self, metrics: dict[str, float]) -> None:
         """Marks the run as complete."""
         text = json.dumps(jsonable(metrics), indent=2) + "\n"
-        checkpoint.write_atomically(self.directory / "result.json", text.encode())
+        checkpoint.write_atomically(self.directory / RESULT, text.encode())
 
     def _open(self, mode: str) -> None:
         self.opened = time.monotonic()
-        self.file = (self.directory / "table.csv").open(mode, newline="", encoding="utf-8")
-        self.writer = csv.writer(self.file, lineterminator="\n")
+        self.file = (self.directory / TABLE).open(mode)
 
     def _write(self, rows: Sequence[Any]) -> None:
-        self.writer.writerows(rows)
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        lines = text.getvalue().encode()
+        self.file.write(lines)
         self.file.flush()
+        self.digest.update(lines)
 
 
 def check_config(directory: Path, table: dict[str, Any]) -> None:
     """Refuses a run directory whose settings, as written or as last used, are not these."""
     kept = []
     if (directory / CONFIG).exists():
-        try:
-            kept.append(tomllib.loads((directory / CONFIG).read_text(encoding="utf-8")))
-        except ValueError as error:
-            raise UserError(f"{directory / CONFIG} is not valid TOML ({error}): restore it") from None
+        kept.append(read_toml(directory / CONFIG))
     if checkpoint.exists(directory):
-        kept.append(checkpoint.load(directory)[1]["config"])
+        kept.append(load_checkpoint(directory)[1]["config"])
     for theirs in kept:
         if (change := difference(table, theirs)) is not None:
             raise UserError(
@@ -205,32 +247,24 @@ def check_config(directory: Path, table: dict[str, Any]) -> None:
             )
 
 
-def read_result(directory: Path) -> dict[str, float] | None:
-    """The final numbers of a complete run, or None."""
-    path = directory / "result.json"
-    if not path.exists():
-        return None
-    try:
-        numbers = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        cure = f"delete it, and 'fedcohort run --resume {directory}' writes it again"
-        raise UserError(f"{path} is damaged: {cure}") from None
-    return {key: float("nan") if value is None else value for key, value in numbers.items()}
+def load_checkpoint(directory: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The newest good checkpoint of a run that is to be continued."""
+    tensors, facts = checkpoint.load(directory, tidy=True)
+    return tensors, {**facts, **fields(facts, FACTS, directory / checkpoint.CURRENT, AGAIN)}
 
 
-def read_table(path: Path, growing: bool = False) -> list[Row]:
-    """The rows of a table.csv; of one that is ``growing``, those that are completely written."""
+@contextmanager
+def disk_mistakes(directory: Path) -> Iterator[None]:
+    """A disk that is full, or cannot be written, ends a run with one sentence."""
     try:
-        text = path.read_bytes().decode()
-        whole = text[: text.rfind("\n") + 1] if growing else text
-        lines = csv.reader(io.StringIO(whole, newline=""))
-        if next(lines, None) != list(Row._fields):
-            raise ValueError("its first line is not the header")
-        return [Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5])) for line in lines]
-    except FileNotFoundError:
-        raise UserError(f"there is no {path}: restore it, or start the run again") from None
-    except (ValueError, IndexError, csv.Error) as error:
-        raise UserError(f"{path} is damaged ({error}): start the run again") from None
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise UserError(
+            f"cannot write to {directory} ({error.strerror}): make room or let it be written, then continue "
+            "with 'fedcohort run --resume'; what was saved is kept"
+        ) from None
 
 
 def environment() -> dict[str, Any]:

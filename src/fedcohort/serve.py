@@ -1,9 +1,9 @@
 """The reports of a directory of runs in a browser on this machine: made when asked for, kept up to date.
 
 Only 127.0.0.1 is listened to, and a request must have been meant for it: a web site that makes a browser call
-this server by another name (DNS rebinding) is refused. What can be asked for is a run that was found in the
-directory, by its name there; no path of a request ever reaches the file system. Nothing is written into run
-directories.
+this server by another name (DNS rebinding), or from its own pages, is refused. What can be asked for is a run
+that was found in the directory, by its name there; no path of a request ever reaches the file system. Nothing
+is written into run directories, and nothing that they name is executed.
 """
 
 import hashlib
@@ -18,8 +18,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fedcohort.errors import UserError
+from fedcohort.own_code import in_words
+from fedcohort.rundir import homes_in
 from fedcohort.serve_pages import GLANCE, PAUSE, Found, follow, index_page, message_page, version_of
-from fedcohort.status import Followers, Status, homes_in
+from fedcohort.status import Followers, Status
 
 HOST = "127.0.0.1"
 HEADERS = {
@@ -44,15 +46,17 @@ class Shelf:
 
     def look(self) -> dict[str, Found]:
         """Everything there is to show, newest first."""
-        homes = sorted(homes_in(self.root), key=lambda home: home.stat().st_mtime, reverse=True)
+        homes = sorted(homes_in(self.root), key=_changed, reverse=True)
         with self.looking:
             return {home.name: self._look_at(home) for home in homes}
 
     def _look_at(self, home: Path) -> Found:
         try:
             return self.followers.setdefault(home.name, Followers(home)).look()
-        except UserError as mistake:  # one damaged comparison hides no other
+        except UserError as mistake:
             return str(mistake)
+        except Exception as error:  # somebody's files: anything may happen, and one directory hides no other
+            return f"{home} cannot be shown ({in_words(error)})"
 
     def find(self, name: str) -> list[Status]:
         """The runs that a name stands for: ``demo-001``, or ``demo-001/fedavg-1a2b3c4d-s0``."""
@@ -72,6 +76,13 @@ class Shelf:
                 write_report([run.directory for run in runs], path)
                 self.made[name] = version
             return path.read_bytes()
+
+
+def _changed(home: Path) -> float:
+    try:
+        return home.stat().st_mtime
+    except OSError:  # just removed
+        return 0.0
 
 
 class Server(ThreadingHTTPServer):
@@ -112,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in self.server.called:
+        if not self._was_meant():
             self._send(HTTPStatus.FORBIDDEN, message_page("Refused", f"This server only answers {HOST}."))
             return
         page, _, name = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
@@ -120,6 +131,13 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(page, name)
         except (UserError, OSError) as mistake:  # of somebody's files; the next request may find them whole
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("No runs", str(mistake)))
+
+    def _was_meant(self) -> bool:
+        """Whether a user asked, or a page of this server: browsers say from where a request comes."""
+        origins = {None, *(f"http://{name}" for name in self.server.called)}
+        site = self.headers.get("Sec-Fetch-Site")
+        called = self.headers.get("Host") in self.server.called
+        return called and site in (None, "none", "same-origin") and self.headers.get("Origin") in origins
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -146,8 +164,11 @@ class Handler(BaseHTTPRequestHandler):
         try:
             report = shelf.report(name, runs, version)
             self._send(HTTPStatus.OK, report + follow(name, version, PAUSE).encode())
-        except UserError as mistake:  # perhaps there is no round yet
-            text = message_page("No report", str(mistake)) + follow(name, version, GLANCE)
+        except (ConnectionError, TimeoutError):  # of the browser
+            raise
+        except Exception as error:  # perhaps there is no round yet; and somebody's files may hold anything
+            why = str(error) if isinstance(error, UserError) else in_words(error)
+            text = message_page("No report", why) + follow(name, version, GLANCE)
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def _send(self, status: HTTPStatus, body: str | bytes, kind: str = "text/html") -> None:

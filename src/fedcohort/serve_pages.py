@@ -55,6 +55,8 @@ def _row(home: str, status: Status) -> str:
         curve(status.curve),
         f"{status.numbers['groups']:.0f}" if "groups" in status.numbers else "",
     )
+    if status.trouble:
+        return f"<tr><td>{html.escape(run)}<td><td>{cells[2]}<td colspan=4>{html.escape(status.trouble)}</tr>"
     return f"<tr>{''.join(f'<td>{cell}' for cell in cells)}</tr>"
 
 
@@ -106,7 +108,7 @@ div {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ padding: .3rem .8rem .3rem 0; text-align: left; border-bottom: 1px solid #8884; }}
 .running {{ color: var(--blue); font-weight: 600; }}
-.stopped {{ color: var(--orange); }}
+.stopped, .damaged {{ color: var(--orange); }}
 polyline {{ fill: none; stroke: var(--blue); stroke-width: 2; }}
 </style>
 <h1>{title}</h1>

@@ -27,14 +27,15 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     best = {}
     for key, title, more_is_better, _ in COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
-        values = [round(standing.mean[key], 9) for standing in standings]
+        values = [round(standing.mean.get(key, math.nan), 9) for standing in standings]
         if more_is_better is not None and len(set(values)) > 1:
             best[key] = max(values) if more_is_better else min(values)
     for standing in standings:
         cells = []
         for key, _, _, kind in COLUMNS:
-            text = cell(standing.mean[key], standing.std[key], kind, seeds > 1)
-            cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(standing.mean[key], 9) else text)
+            mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
+            text = cell(mean, std, kind, seeds > 1)
+            cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
         table.add_row(standing.method, *cells)
     return table
 

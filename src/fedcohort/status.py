@@ -3,22 +3,29 @@
 Nothing of an experiment is imported or trained, so that looking at a run cannot disturb it.
 """
 
-import csv
-import io
-import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcohort.comparison import ASKED
 from fedcohort.errors import UserError
-from fedcohort.evaluate import Row
+from fedcohort.files import LARGE, read_bytes
 from fedcohort.lock import is_held
-from fedcohort.record import CONFIG, jsonable
+from fedcohort.record import jsonable
+from fedcohort.rundir import (
+    AGAIN,
+    ASKED,
+    CONFIG,
+    RESULT,
+    TABLE,
+    Asked,
+    is_home,
+    parse_rows,
+    planned,
+    runs_of,
+)
 
-State = Literal["running", "complete", "stopped"]
+State = Literal["running", "complete", "stopped", "damaged"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Status:
     trained: int  # updates used so far, over all rounds
     curve: tuple[float, ...]  # global accuracy at each evaluation
     numbers: dict[str, float]  # the last value of each number about the whole federation
+    trouble: str = ""  # of a damaged one: what is wrong
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -44,6 +52,7 @@ class Status:
             "round": self.done,
             "rounds": self.rounds,
             "metrics": jsonable(self.numbers),
+            **({"trouble": self.trouble} if self.trouble else {}),
         }
 
 
@@ -51,13 +60,8 @@ class Follower:
     """Follows one run: each :meth:`look` reads only what was written since the one before."""
 
     def __init__(self, directory: Path) -> None:
-        try:
-            asked = tomllib.loads((directory / CONFIG).read_text(encoding="utf-8"))
-            method = asked["method"][0]
-            self.method: str = method.get("label", method["name"])
-            self.seed, self.rounds = int(asked["seeds"][0]), int(asked["rounds"])
-        except (OSError, ValueError, LookupError) as error:
-            raise UserError(f"{directory / CONFIG} cannot be read ({error}): restore it") from None
+        asked = Asked.read(directory)
+        self.method, self.seed, self.rounds = asked.title, asked.seed, asked.rounds
         self.directory = directory
         self._forget()
 
@@ -67,9 +71,9 @@ class Follower:
         self.numbers: dict[str, float] = {}
 
     def look(self) -> Status:
-        complete = (self.directory / "result.json").exists()  # first: nothing is written after it
+        complete = (self.directory / RESULT).exists()  # first: nothing is written after it
         running = not complete and is_held(self.directory)
-        table = self.directory / "table.csv"
+        table = self.directory / TABLE
         if table.exists():
             if table.stat().st_size < self.read:  # continued from a checkpoint before what was seen
                 self._forget()
@@ -88,15 +92,12 @@ class Follower:
         )
 
     def _take(self, table: Path) -> None:
-        with table.open("rb") as file:
-            file.seek(self.read)
-            new = file.read()
+        new = read_bytes(table, LARGE, AGAIN, start=self.read)
         whole = new[: new.rfind(b"\n") + 1]  # the last line may be half written
+        lines = whole if self.read else whole.partition(b"\n")[2]  # without the header
+        rows = parse_rows(lines, table)
         self.read += len(whole)
-        for line in csv.reader(io.StringIO(whole.decode(), newline="")):
-            if len(line) != len(Row._fields) or not line[0].isdigit():
-                continue  # the header
-            row = Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5]))
+        for row in rows:
             self.done = row.round
             if row.metric == "trained":
                 self.trained += int(row.value)
@@ -118,48 +119,20 @@ class Followers:
     @property
     def planned(self) -> int:
         """How many runs there will be."""
-        if not (self.home / ASKED).exists():
-            return 1
-        try:
-            asked = tomllib.loads((self.home / ASKED).read_text(encoding="utf-8"))
-            return len(asked["method"]) * len(asked["seeds"])
-        except (ValueError, LookupError) as error:
-            raise UserError(f"{self.home / ASKED} cannot be read ({error}): restore it") from None
+        return len(planned(self.home)) if (self.home / ASKED).exists() else 1
 
     def look(self) -> list[Status]:
-        """Every run that has started, oldest first."""
-        for directory in runs_of(self.home):
+        """Every run that has started, oldest first; one that is damaged hides no other."""
+        return [self._look_at(directory) for directory in runs_of(self.home)]
+
+    def _look_at(self, directory: Path) -> Status:
+        try:
             if directory not in self.each:
                 self.each[directory] = Follower(directory)
-        return [follower.look() for follower in self.each.values()]
+            return self.each[directory].look()
+        except (UserError, OSError) as error:
+            return Status(directory, directory.name, 0, 0, 0, "damaged", 0, (), {}, str(error))
 
     def at_work(self, statuses: Sequence[Status]) -> bool:
         """Whether somebody is running what is here."""
         return is_held(self.home) or any(status.state == "running" for status in statuses)
-
-
-def is_home(directory: Path) -> bool:
-    """Whether it is the directory of a run or of a comparison."""
-    return (directory / ASKED).exists() or (directory / CONFIG).exists()
-
-
-def homes_in(directory: Path) -> list[Path]:
-    """The runs and comparisons in a directory such as ``runs``, by name; a run or comparison is its own."""
-    if is_home(directory):
-        return [directory]
-    return sorted(path for path in directory.iterdir() if path.is_dir() and is_home(path))
-
-
-def runs_of(home: Path) -> list[Path]:
-    """The run directories of a comparison in the order in which they were started; a run is its own."""
-    if (home / CONFIG).exists():
-        return [home]
-    started = [(_started(path.parent), path.parent) for path in home.glob(f"*/{CONFIG}")]
-    return [path for _, path in sorted(started)]
-
-
-def _started(run: Path) -> str:
-    try:
-        return str(json.loads((run / "env.json").read_text(encoding="utf-8"))["started"])
-    except (OSError, ValueError, LookupError):  # written a moment after the settings
-        return "~"

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from fedcohort.board import Line, Pace, board
 from fedcohort.progress import EVERY
@@ -29,6 +30,9 @@ def watch(directory: Path, console: Console, once: bool = False) -> list[Status]
             if not once:
                 _print_news(statuses, paces, printed, console)
     console.print(_board(followers, statuses, paces))
+    for status in statuses:
+        if status.trouble:
+            console.print(status.trouble, markup=False, soft_wrap=True)
     return statuses
 
 
@@ -45,7 +49,7 @@ def _looks(followers: Followers, once: bool) -> Iterator[list[Status]]:
 
 def _board(followers: Followers, statuses: Sequence[Status], paces: dict[Path, Pace]) -> Table:
     complete = sum(status.state == "complete" for status in statuses)
-    title = f"{followers.home}: {complete} of {followers.planned} runs complete"
+    title = Text(f"{followers.home}: {complete} of {followers.planned} runs complete")
     return board([_line(status, paces) for status in statuses], title)
 
 

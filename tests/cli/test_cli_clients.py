@@ -136,8 +136,10 @@ def test_mistakes_are_one_sentence(mistake: str, cli: Cli, here: Path, run: str)
 
 @pytest.mark.parametrize("name", ["table.csv", "env.json"])
 def test_a_run_that_lost_a_file_is_refused(name: str, cli: Cli, here: Path, run: str) -> None:
+    """Label counts that a directory does not hold are those of the data that its env.json tells of."""
     (here / "old.csv").write_text(OLD)
-    (Path(run) / name).unlink()
+    for each in (name, "roster.safetensors", "about.json"):
+        (Path(run) / each).unlink()
     answer = cli("assign", run, "--counts", "old.csv")
     assert answer.code == 2
     assert name in answer.err

@@ -51,7 +51,7 @@ MISTAKES: dict[Mistake, str] = {
     garble: "not valid TOML",
     lose_rows: "table.csv is shorter than its checkpoint says",
     garble_rows: "table.csv is damaged",
-    garble_result: "result.json is damaged: delete it",
+    garble_result: "result.json is damaged (Expecting value",
 }
 
 

@@ -85,6 +85,15 @@ def test_a_missing_file_is_named(on_disk, tmp_path):
         unpack(tensors, partial(Shelf.reopen, tmp_path))
 
 
+def test_a_damaged_file_is_named(tmp_path):
+    filled = Shelf(tmp_path).updated({3: {"c": torch.ones(2)}}, 1)
+    (path,) = tmp_path.iterdir()
+    for damage in (b"", b"x" * 40, path.read_bytes()[:-1]):
+        path.write_bytes(damage)
+        with pytest.raises(UserError, match=r"3-1\.safetensors is damaged"):
+            _ = filled[3]
+
+
 def test_only_what_is_large_goes_to_disk():
     profile = tiny_task().profile(Method.parse("scaffold"))
     small = Method.parse("scaffold").objective.init_client(profile)

@@ -202,7 +202,7 @@ def test_a_damaged_comparison_hides_no_other(server: Server, tmp_path: Path) -> 
     reply = ask(server, "/")
     assert reply.status == 200
     assert "/report/e-001/fedavg-1a2b3c4d-s0" in reply.body
-    assert "config.toml cannot be read" in reply.body
+    assert "config.toml is damaged" in reply.body
     assert ask(server, "/report/f-001").status == 500
     assert ask(server, "/version/e-001").status == 200
 

@@ -8,7 +8,8 @@ from run_files import Write, rows
 
 from fedcohort.errors import UserError
 from fedcohort.lock import held, is_held
-from fedcohort.status import Follower, Followers, homes_in
+from fedcohort.rundir import homes_in
+from fedcohort.status import Follower, Followers
 
 
 def test_a_run_is_read_from_its_files(write_run: Write) -> None:
@@ -89,10 +90,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path, write_run: Write) -> None:
         Followers(tmp_path)
     run = write_run()
     (run / "config.toml").write_text("rounds = = 3")
-    with pytest.raises(UserError, match=r"config\.toml cannot be read"):
+    with pytest.raises(UserError, match=r"config\.toml is damaged"):
         Follower(run)
     (run.parent / "experiment.toml").write_text("seeds = [0]")
-    with pytest.raises(UserError, match=r"experiment\.toml cannot be read"):
+    with pytest.raises(UserError, match=r"experiment\.toml is damaged"):
         _ = Followers(run.parent).planned
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import tomli_w
 
+from fedcohort.about import About
 from fedcohort.comparison import compare
 from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
 from fedcohort.progress import Silent
 from fedcohort.record import environment, run_name
+from fedcohort.rundir import Asked, RunDir
 
 TINY: dict[str, Any] = {
     "rounds": 4,
@@ -29,6 +31,15 @@ def run_tiny(out: Path, *methods: str, **changes: Any) -> Path:
     """The directory of a real comparison."""
     experiment = Experiment.of({**TINY, "method": list(methods), **changes}, "tiny")
     return compare(experiment, out, Silent())[0]
+
+
+def a_home(method: str, **changes: Any) -> RunDir:
+    """A run directory that is nowhere, of the first method and seed."""
+    experiment = Experiment.of({**TINY, "method": [method], **changes})
+    asked, (seed, *_), task = experiment.methods[0], experiment.seeds, experiment.task(experiment.seeds[0])
+    table = json.loads(json.dumps(experiment.table(asked, seed)))
+    about = About.of(asked, task, task.profile(asked))
+    return RunDir(Path("nowhere"), Asked(table, Path("nowhere")), about)
 
 
 def write_run(out: Path, experiment: Experiment, rows: Iterable[Row]) -> Path:

@@ -11,6 +11,7 @@ import torch
 from report_runs import TINY, run_tiny, write_run
 
 import fedcohort as fc
+from fedcohort.data import Federation
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
@@ -18,8 +19,13 @@ from fedcohort.record import read_result, read_table
 from fedcohort.report import write_report
 from fedcohort.report.clients import shares
 from fedcohort.report.compose import runs_page
-from fedcohort.report.gather import Labels, gather
+from fedcohort.report.gather import Labels, Run, gather
 from fedcohort.report.groups import splits
+
+
+def dealt(run: Run) -> Federation:
+    """The data of a run, dealt again."""
+    return Experiment.of(run.asked.table).federation(run.seed)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +43,7 @@ def test_runs_are_what_their_tables_say(home: Path) -> None:
         when, accuracy = run.curves["global.accuracy"]
         assert when.tolist() == [1, 2, 3, 4]
         assert accuracy[-1] == run.metrics["global.accuracy"]
-        federation = run.experiment.federation(run.seed)
+        federation = dealt(run)
         assert run.clients == federation.clients
         trained = [row for row in read_table(run.directory / "table.csv") if row.metric == "trained"]
         assert run.trained.sum() == sum(row.value for row in trained)
@@ -85,7 +91,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
     assert not run.complete
     assert run.rounds == 3
     assert np.isnan(run.accuracy).all()
-    assert set(run.clients) <= set(run.experiment.federation(0).clients)
+    assert set(run.clients) <= set(dealt(run).clients)
     assert "8 clients" in runs_page(gather([directory])).subtitle  # also those it has not met
 
 
@@ -104,7 +110,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (path,) = home.glob("*/env.json")
     for damage in (lambda: path.write_text("{"), path.unlink):
         damage()
-        with pytest.raises(UserError, match=r"env\.json (is damaged|cannot be read).*restore it"):
+        with pytest.raises(UserError, match=r"env\.json.*restore it"):
             gather([home])
 
 
@@ -120,13 +126,15 @@ def test_labels_are_no_more_exact_than_the_run_allowed(privacy: dict, told: str,
         assert told in labels
     else:
         assert told in labels.note
-        assert not np.array_equal(labels.counts, run.experiment.federation(0).counts)
+        assert not np.array_equal(labels.counts, dealt(run).counts)
 
 
 def test_labels_of_other_data_are_not_shown(tmp_path: Path) -> None:
+    """Of runs that kept no label counts, as an older fedcohort left them."""
     home = run_tiny(tmp_path, "fedavg", seeds=[0])
     (path,) = home.glob("*/env.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "other"}))
+    (path.parent / "roster.safetensors").unlink()
     evidence = gather([home])
     assert "data changed" in str(evidence.labels_of(evidence.runs[0]))
 
@@ -183,7 +191,8 @@ def test_the_tree_of_a_real_run_is_what_happened(method: str, tmp_path: Path) ->
     home = run_tiny(tmp_path, method, seeds=[0], rounds=16, cohort=6, partition=partition)
     (run,) = gather([home]).runs
     seen = Genealogy()
-    fc.run(run.method, run.experiment.task(0), 16, callbacks=[seen])
+    experiment = Experiment.of(run.asked.table)
+    fc.run(experiment.methods[0], experiment.task(0), 16, callbacks=[seen])
     assert len(seen.origin) > 2
     _, *children = splits(run)
     assert [child[:2] for child in children] == [true[:2] for true in seen.origin]

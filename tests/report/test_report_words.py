@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
-from report_runs import TINY, large_run
+from report_runs import a_home, large_run
 
-from fedcohort.core.profile import Privacy
-from fedcohort.experiment import Experiment
 from fedcohort.report import write_report
 from fedcohort.report.curves import accuracy_cards, entropy_card, fairness_card
 from fedcohort.report.gather import Evidence, Labels, Run
@@ -36,11 +34,8 @@ CLASSES = ("x", "y")
 
 def a_run(method: str = "fedavg", seed: int = 0, accuracy: float = 0.9, **changes: object) -> Run:
     """Four clients; the first is badly served, the second has a single test sample."""
-    experiment = Experiment.of({**TINY, "method": [method], "seeds": [seed]})
     run = Run(
-        directory=Path("nowhere"),
-        experiment=experiment,
-        method=experiment.methods[0],
+        home=a_home(method, seeds=[seed]),
         title=method,
         seed=seed,
         complete=True,
@@ -52,6 +47,7 @@ def a_run(method: str = "fedavg", seed: int = 0, accuracy: float = 0.9, **change
         accuracy=np.array([0.3, 0.0, 1.0, 0.95]),
         test_size=np.array([40.0, 1.0, 40.0, 40.0]),
         visits=np.array([[1, 0, 0, 1], [1, 2, 0, 1], [2, 2, 0, 1], [2, 3, 0, 1], [3, 3, 0, 1], [3, 0, 0, 0]]),
+        rounds=4,
     )
     return replace(run, **changes)
 
@@ -149,9 +145,7 @@ def test_another_method_is_named_only_if_clearly_better() -> None:
     service = Service(evidence_of(run, other), run)
     assert paragraph(service, 0).endswith("Try ifca, which gets 80% here.")
     assert service.best_elsewhere(3) is None
-    alone = replace(
-        other, method=Experiment.of({**TINY, "method": ["local_only"]}).methods[0], title="local_only"
-    )
+    alone = replace(other, home=a_home("local_only"), title="local_only")
     assert "better off alone: local_only gets 80%" in paragraph(Service(evidence_of(run, alone), run), 0)
 
 
@@ -312,8 +306,9 @@ def test_how_often_each_client_sent_its_update() -> None:
 def test_how_label_counts_left() -> None:
     assert label_counts(a_run("fedavg")) == "not asked for"
     assert label_counts(a_run("clust_psi_pfl")) == "exact"
-    noised = a_run("clust_psi_pfl")
-    noised = replace(noised, experiment=replace(noised.experiment, privacy=Privacy("noised", 0.25)))
+    noised = a_run(
+        "clust_psi_pfl", home=a_home("clust_psi_pfl", privacy={"counts": "noised", "epsilon": 0.25})
+    )
     assert label_counts(noised) == "noised (epsilon 0.25)"
 
 

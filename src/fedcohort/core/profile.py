@@ -63,9 +63,10 @@ class Privacy:
     counts: Literal["exact", "noised", "withheld"] = "exact"
     epsilon: Annotated[float, between(1e-6, 1e6)] = 0.5  # of the Laplace noise, when counts are noised
 
-    def stricter(self, other: "Privacy") -> "Privacy":
-        """What both allow."""
-        return max(self, other, key=lambda privacy: (STRICTNESS.index(privacy.counts), -privacy.epsilon))
+    @property
+    def strictness(self) -> tuple[int, float]:
+        """Larger where less is revealed."""
+        return STRICTNESS.index(self.counts), -self.epsilon
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Shelf(Memories):
         shelf = cls(folder)
         for client, version in versions.items():
             entry = Entry.of(shelf._path(client, version), version)
-            if not entry.path.exists():
+            if not entry.path.is_file():
                 raise UserError(
                     f"{entry.path}, which the checkpoint needs, is missing: restore it or start again"
                 )
@@ -85,9 +85,14 @@ class Shelf(Memories):
         return shelf
 
     def __getitem__(self, client: int) -> Memory:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        return load_file(self._entries[client].path)
+        path = self._entries[client].path
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}): restore it or start again") from None
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)

@@ -5,6 +5,7 @@ round it is.
 """
 
 import csv
+import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from fedcohort.core.loop import Report
 from fedcohort.core.state import State
 from fedcohort.evaluate import Row
+from fedcohort.files import LARGE, damaged, read_bytes
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -109,8 +111,11 @@ def read_events(directory: Path) -> list[Event]:
     path = directory / EVENTS
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [Event(time, int(number), *rest) for time, number, *rest in list(csv.reader(file))[1:]]
+    try:
+        lines = list(csv.reader(io.StringIO(read_bytes(path, LARGE).decode(), newline="")))[1:]
+        return [Event(time, int(number), client, what) for time, number, client, what in lines]
+    except (ValueError, csv.Error) as error:
+        raise damaged(path, error) from None
 
 
 def summed_up(events: Sequence[Event]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Who takes part, as far as the server knows: asked of every client by one message, without any example."""
 
-import json
 import logging
 import time
 from collections import Counter
@@ -13,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.checkpoint import write_atomically
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.data.federation import Federation, Split, Told
@@ -22,6 +20,7 @@ from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, nat
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post
 from fedcohort.flower.wire import Letter
+from fedcohort.revealed import Revealed
 from fedcohort.trust import Trust, middle
 
 log = logging.getLogger("fedcohort.flower")
@@ -44,33 +43,15 @@ class Roster(Federation):
 
     def save(self, path: Path) -> None:
         """For a server that is started again: clients keep their numbers, also those that are not back."""
-        from safetensors.torch import save
-
-        facts = {
-            "clients": self.clients,
-            "classes": self.classes,
-            "shape": self.shape,
-            "vocabulary": self.vocabulary,
-            "keys": self.keys,
-        }
-        tensors = {f"summary/{name}": table for name, table in self.told.summaries.items()}
-        tensors["sizes"] = torch.stack([part.sizes for part in (self.train, self.validation, self.test)])
-        if self.told.counts is not None:
-            tensors["counts"] = self.told.counts
-        write_atomically(path, save(tensors, {"facts": json.dumps(facts)}))
+        Revealed.of(self, *self.told, tuple(self.keys)).write(path)
 
     @classmethod
     def load(cls, path: Path) -> "Roster":
         """The inverse."""
-        from safetensors import safe_open
-
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["facts"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        sizes, counts = tensors.pop("sizes"), tensors.pop("counts", None)
-        told = Told(counts, {key.removeprefix("summary/"): table for key, table in tensors.items()})
-        clients, classes, keys = facts["clients"], facts["classes"], facts.get("keys", ())
-        return cls.of(sizes, clients, classes, facts["shape"], facts["vocabulary"], told, keys)
+        kept = Revealed.read(path)
+        told = Told(kept.counts, dict(kept.summaries))
+        known = kept.clients, kept.classes, kept.shape, kept.vocabulary
+        return cls.of(kept.sizes, *known, told, kept.keys)
 
     @classmethod
     def of(
@@ -219,5 +200,5 @@ def roster_of(cards: Sequence[Card], classes: tuple[str, ...]) -> Roster:
         name: torch.stack([card.summaries[name] for card in cards]).double() for name in first.summaries
     }
     sizes = torch.tensor([card.sizes for card in cards]).t()
-    keys = [card.key for card in cards] if any(card.key for card in cards) else []
+    keys = [card.key for card in cards] if all(card.key for card in cards) else []
     return Roster.of(sizes, names, classes, first.shape, first.vocabulary, Told(counts, summaries), keys)

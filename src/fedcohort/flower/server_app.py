@@ -15,12 +15,14 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedcohort.about import About
 from fedcohort.checkpoint import write_atomically
 from fedcohort.comparison import Job, Plan, begin, reopen
 from fedcohort.core.loop import start
 from fedcohort.core.task import Task
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
+from fedcohort.files import read_toml
 from fedcohort.flower.diary import Diary, said_aloud
 from fedcohort.flower.engine import FlowerEngine
 from fedcohort.flower.nodes import NOWHERE, Nodes
@@ -29,7 +31,8 @@ from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
 from fedcohort.flower.wire import Letter
 from fedcohort.lock import held
 from fedcohort.models import flat_model
-from fedcohort.record import ROSTER, Recorder, read_result
+from fedcohort.own_code import own_code_in
+from fedcohort.record import ROSTER, Recorder, disk_mistakes, read_result
 from fedcohort.report import REPORT, write_report
 from fedcohort.runner import Result, run
 from fedcohort.trackers import start_trackers
@@ -68,24 +71,31 @@ def serve(grid: Grid, config: Any) -> None:
 def plan_for(config: Any) -> Plan:
     """The runs to make, or those to continue."""
     if config.get("resume"):
-        return reopen(Path(str(config["resume"])))
+        return reopen(Path(str(config["resume"])), trusted=_own_code(config))
     if not config.get("experiment"):
         raise UserError("run_config 'experiment': missing, give the path of the experiment file")
     return begin(Experiment.read(str(config["experiment"])), Path(str(config.get("out") or "runs")))
+
+
+def _own_code(config: Any) -> list[str]:
+    """What may be executed when a run is continued: what the app's own experiment file names."""
+    asked = Path(str(config.get("experiment") or ""))
+    return own_code_in(read_toml(asked)) if asked.is_file() else []
 
 
 def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Result:
     """One run, from its start or from its last completed round, to its end."""
     table = experiment.table(job.method, job.seed)
     job.directory.mkdir(parents=True, exist_ok=True)
-    with held(job.directory), Diary(job.directory, experiment.rounds) as diary:
+    with disk_mistakes(job.directory), held(job.directory), Diary(job.directory, experiment.rounds) as diary:
         facts = {"run": table, "token": token(job.directory)}
         nodes = meet(experiment, job, post, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
         diary.clients = nodes.roster.clients
         known = {**facts, "classes": list(nodes.roster.classes)}
         engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
-        recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories)
+        about = About.of(job.method, task, task.profile(job.method), elsewhere=True)
+        recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories, about=about)
         begun = recorder.open()
         trackers = start_trackers(experiment.trackers, job.directory, table, begun)
         if begun is None:

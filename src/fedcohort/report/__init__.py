@@ -7,8 +7,8 @@ from fedcohort.checkpoint import write_atomically
 from fedcohort.diagnosis.features import FeatureSkew
 from fedcohort.diagnosis.report import Diagnosis
 from fedcohort.errors import UserError
-from fedcohort.record import CONFIG, ENVIRONMENT
 from fedcohort.report.page import MARK, Page, render
+from fedcohort.rundir import CONFIG, ENVIRONMENT
 
 REPORT = "report.html"  # in the directory of a comparison
 HEAD = 1000  # bytes of a page that hold its mark

@@ -77,14 +77,16 @@ def _map_card(labels: Labels, run: Run, runs: int) -> Card:
 
 def _interaction_card(run: Run) -> Card | None:
     """FedGWC learns from training how clients interact; its last checkpoint remembers it."""
-    grouping = run.method.grouping
-    if not isinstance(grouping, FedGWC) or not run.complete or not checkpoint.exists(run.directory):
+    grouping, everybody = run.grouping, np.arange(len(run.clients))
+    if not isinstance(grouping, FedGWC) or not run.complete or len(everybody) > CLIENTS:
         return None
-    memory = unpack(checkpoint.load(run.directory)[0], lambda _: {}).grouping
-    everybody = np.arange(len(run.clients))
-    if len(everybody) > CLIENTS or len(memory["group"]) != len(everybody):
+    try:
+        memory = unpack(checkpoint.load(run.directory)[0], lambda _: {}).grouping
+        if len(memory["group"]) != len(everybody):
+            return None
+        matrix = grouping.interaction(memory, torch.from_numpy(everybody)).numpy()
+    except Exception:  # there is no checkpoint, or somebody's tensors are in it: anything may happen
         return None
-    matrix = grouping.interaction(memory, torch.from_numpy(everybody)).numpy()
     return Card(
         "Map of the clients by how they train",
         f"Principal components of the interaction matrix by which {grouping.name} groups. "

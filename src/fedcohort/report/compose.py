@@ -75,24 +75,26 @@ def _skew_tab(evidence: Evidence) -> list[Tab]:
 
 
 def _name(evidence: Evidence) -> str:
-    return ", ".join(dict.fromkeys(run.experiment.name for run in evidence.runs))
+    return ", ".join(dict.fromkeys(run.asked.name for run in evidence.runs))
 
 
 def _subtitle(evidence: Evidence) -> str:
     methods, seeds = len(evidence.titles), len(evidence.seeds)
-    asked = [run.experiment for run in evidence.runs]
+    asked = [run.asked for run in evidence.runs]
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",
         f"{_each(f'{evidence.clients_of(run):,}' for run in evidence.runs)} clients",
-        f"{_each(f'{experiment.rounds:,}' for experiment in asked)} rounds",
-        f"data: {_each(experiment.data['source'] for experiment in asked)}",
-        f"partition: {_each(experiment.partition.name for experiment in asked)}",
-        f"model: {_each(experiment.model['name'] for experiment in asked)}",
+        f"{_each(f'{each.rounds:,}' for each in asked)} rounds",
+        f"data: {_each(each.source for each in asked)}",
+        f"partition: {_each(each.partition for each in asked)}",
+        f"model: {_each(each.model for each in asked)}",
     ]
     waiting = sum(not run.complete for run in evidence.runs)
     if waiting:
         parts.append(f"{waiting} of {len(evidence.runs)} runs not complete")
+    if evidence.left_out:
+        parts.append(f"{len(evidence.left_out)} left out, see Provenance")
     return " · ".join(parts)
 
 

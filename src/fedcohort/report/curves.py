@@ -15,6 +15,7 @@ from fedcohort.report.style import OTHERS, figure, look, plain, small, thinned
 
 SCOPES = ("global", "personal", "adapted")
 MEAN = "mean"
+BYTES = {"bytes_up", "bytes_down"}
 SMOOTH = 25  # points of independent cohorts in the chart of their labels
 
 
@@ -52,16 +53,18 @@ def by_bytes(evidence: Evidence, key: str) -> Iterator[Series]:
     for series in by_round(evidence, key):
         if series.title in evidence.references:
             continue
-        runs = [run for run in evidence.runs if run.title == series.title]
+        runs = [run for run in evidence.runs if run.title == series.title and run.curves.keys() >= BYTES]
         if series.view != MEAN and len(evidence.seeds) > 1:
             runs = [run for run in runs if str(run.seed) == series.view]
+        if not runs:
+            continue
         sent = np.mean([np.interp(series.x, *_megabytes(run)) for run in runs], axis=0)
         yield series._replace(x=sent)
 
 
 def _megabytes(run: Run) -> tuple[Array, Array]:
-    (when, up), (_, down) = run.curves["bytes_up"], run.curves["bytes_down"]
-    return when, (up + down) / 1e6
+    (when, up), down = run.curves["bytes_up"], run.curves["bytes_down"]
+    return when, (up + np.interp(when, *down)) / 1e6
 
 
 def _averaged(evidence: Evidence, curve: Callable[[Run], Curve | None]) -> Iterator[Series]:

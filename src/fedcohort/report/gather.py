@@ -1,6 +1,6 @@
 """What a report rests on: runs read back from their directories, complete or still going on."""
 
-import json
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,20 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.comparison import Job, Outcome, reopen
-from fedcohort.core.method import Method
-from fedcohort.core.profile import Privacy
+from fedcohort.about import About
+from fedcohort.comparison import Outcome
+from fedcohort.core.parts import Grouping
 from fedcohort.diagnosis.distances import Array
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
-from fedcohort.experiment import Experiment
-from fedcohort.record import ROSTER, read_result, read_table
+from fedcohort.files import damaged
+from fedcohort.rundir import AGAIN, ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
 from fedcohort.runner import final_metrics
-from fedcohort.status import runs_of
 
 Ints = NDArray[np.int64]
 Curve = tuple[Array, Array]  # rounds, values
-STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +40,7 @@ class Labels:
 class Run:
     """One run. Clients are numbered as in ``clients``: of a run that goes on, those met so far."""
 
-    directory: Path
-    experiment: Experiment
-    method: Method
+    home: RunDir
     title: str
     seed: int
     complete: bool
@@ -56,11 +52,24 @@ class Run:
     accuracy: Array  # [K] on a client's own test samples; NaN where unknown
     test_size: Array  # [K]
     visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
+    rounds: int  # completed
 
     @property
-    def rounds(self) -> int:
-        """Rounds completed."""
-        return int(max((when[-1] for when, _ in self.curves.values()), default=0))
+    def directory(self) -> Path:
+        return self.home.directory
+
+    @property
+    def asked(self) -> Asked:
+        return self.home.asked
+
+    @property
+    def about(self) -> About:
+        return self.home.about
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """None where it does not come with fedcohort, and so is not executed."""
+        return self.home.grouping
 
     @cached_property
     def trained(self) -> Ints:
@@ -74,10 +83,6 @@ class Run:
         return {"method": self.title, "seed": str(self.seed)}
 
     @property
-    def privacy(self) -> Privacy:
-        return self.method.privacy(self.experiment.privacy)
-
-    @property
     def outcome(self) -> Outcome:
         return Outcome(self.title, self.seed, self.directory, self.metrics)
 
@@ -88,6 +93,7 @@ class Evidence:
 
     runs: tuple[Run, ...]
     labels: dict[str, Labels | str]  # by fingerprint: the counts, or why there are none
+    left_out: tuple[str, ...] = ()  # which runs cannot be read, and why
 
     @property
     def titles(self) -> list[str]:
@@ -96,7 +102,7 @@ class Evidence:
     @property
     def references(self) -> frozenset[str]:
         """Of the titles, those that are no federated learning: all data in one place, or everybody alone."""
-        return frozenset(run.title for run in self.runs if run.method.pooled or run.method.silent)
+        return frozenset(run.title for run in self.runs if run.about.pooled or run.about.silent)
 
     @property
     def seeds(self) -> list[int]:
@@ -108,6 +114,8 @@ class Evidence:
         if isinstance(known, str) or known.clients == run.clients:
             return known
         place = {name: row for row, name in enumerate(known.clients)}
+        if not place.keys() >= {*run.clients}:
+            return "Label counts were told by other clients than these, so nothing is said about labels."
         rows = [place[name] for name in run.clients]
         return replace(known, counts=known.counts[rows], clients=run.clients)
 
@@ -118,75 +126,66 @@ class Evidence:
 
 
 def gather(directories: Sequence[Path]) -> Evidence:
-    """Every run in these directories, each of one run or of a comparison, that has ended a round."""
+    """Every run in these directories, each of one run or of a comparison, that has ended a round. One that is
+    damaged is left out, and named."""
     found: dict[Path, Run] = {}
-    for job, experiment in chain(*map(_jobs, directories)):
-        where = job.directory.resolve()
-        if where not in found and (run := _read(experiment, job)) is not None:
-            found[where] = run
+    left_out: list[str] = []
+    for home in chain.from_iterable(_homes(directory, left_out) for directory in directories):
+        where = home.directory.resolve()
+        try:
+            if where not in found and (run := _read(home)) is not None:
+                found[where] = run
+        except UserError as error:
+            left_out.append(str(error))
     if not found:
         first = directories[0] if directories else "it"
-        raise UserError(f"{first}: no run has completed a round yet; wait, or continue it with run --resume")
+        nothing = f"{first}: no run has completed a round yet; wait, or continue it with run --resume"
+        raise UserError(left_out[0] if left_out else nothing)
+    for why in dict.fromkeys(left_out):
+        warnings.warn(f"a run is left out: {why}", RuntimeWarning, stacklevel=2)
     runs = _distinct(list(found.values()))
-    return Evidence(runs, _labels(runs))
+    return Evidence(runs, _labels(runs), tuple(dict.fromkeys(left_out)))
 
 
-def _jobs(directory: Path) -> Iterator[tuple[Job, Experiment]]:
-    """The runs of a directory in the order in which they were asked for. Their names depend on every setting
-    that there is, so runs of an older fedcohort may have others: they are found by what they are."""
-    plan = reopen(directory)
-    for job in plan.jobs:
-        yield job, plan.experiment
-    asked = {job.directory.resolve() for job in plan.jobs}
+def _homes(directory: Path, left_out: list[str]) -> Iterator[RunDir]:
+    """The runs of a directory in the order in which they were asked for."""
+    if not is_home(directory):
+        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    homes = []
     for path in runs_of(directory):
-        if path.resolve() not in asked:
-            other = reopen(path)
-            yield other.jobs[0], other.experiment
+        try:
+            homes.append(RunDir.read(path))
+        except UserError as error:
+            left_out.append(str(error))
+    yield from in_order(directory, homes)
 
 
-def _read(experiment: Experiment, job: Job) -> Run | None:
-    directory, method = job.directory, job.method
-    table = directory / "table.csv"
-    if not table.exists():
+def _read(home: RunDir) -> Run | None:
+    if not (home.directory / TABLE).exists():
         return None
-    complete = read_result(directory) is not None
-    rows = read_table(table, growing=not complete)
+    complete = home.complete
+    rows = home.rows(growing=not complete)
     if not rows:
         return None
     curves: dict[str, tuple[list[int], list[float]]] = {}
     for row in rows:
         if not row.client:
             when, values = curves.setdefault(row.key, ([], []))
+            if when and when[-1] == row.round:
+                raise damaged(home.directory / TABLE, f"round {row.round} has two numbers {row.key}", AGAIN)
             when.append(row.round)
             values.append(row.value)
     return Run(
-        directory,
-        experiment,
-        method,
-        method.title,
-        job.seed,
+        home,
+        home.asked.title,
+        home.asked.seed,
         complete,
-        _facts(directory / "env.json"),
+        home.environment(),
         final_metrics(rows),
         {key: (np.array(when, float), np.array(values)) for key, (when, values) in curves.items()},
         *_clients(rows),
+        rounds=rows[-1].round,
     )
-
-
-def text_of(path: Path) -> str:
-    """A file of a run, which somebody may have removed."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', error)}): restore it") from None
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(text_of(path))
-        return facts
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): restore it") from None
 
 
 def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:
@@ -197,10 +196,13 @@ def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, 
     group = np.zeros(len(place), dtype=np.int64)
     accuracy, size = np.full(len(place), np.nan), np.zeros(len(place))
     visits = [
-        (row.round, place[row.client], int(row.group), int(row.value)) for row in own if row.scope == "cohort"
+        (row.round, place[row.client], int(row.group), int(row.value > 0))
+        for row in own
+        if row.scope == "cohort" and row.client in place
     ]
     for row in own:
-        group[place[row.client]] = int(row.group)
+        if row.client in place:
+            group[place[row.client]] = int(row.group)
     for row in tested:
         (accuracy if row.metric == "accuracy" else size)[place[row.client]] = row.value
     return tuple(place), group, accuracy, size, np.array(visits, dtype=np.int64).reshape(-1, 4)
@@ -225,33 +227,30 @@ def _distinct(runs: list[Run]) -> tuple[Run, ...]:
 
 def _settings(run: Run) -> dict[str, Any]:
     """All that a run was asked but its seed."""
-    table = run.experiment.table(run.method, run.seed)
-    return {key: value for key, value in table.items() if key not in ("name", "seeds")}
+    return {key: value for key, value in run.asked.table.items() if key not in ("name", "seeds")}
 
 
 def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:
     by_data: dict[str, list[Run]] = {}
     for run in runs:
         by_data.setdefault(run.facts["fingerprint"], []).append(run)
-    return {fingerprint: _deal(fingerprint, own) for fingerprint, own in by_data.items()}
+    return {fingerprint: _told(own) for fingerprint, own in by_data.items()}
 
 
-def _deal(fingerprint: str, runs: Sequence[Run]) -> Labels | str:
-    """The run directory of a simulation holds no label counts; they are dealt again from the data, if these
-    are at hand."""
-    if (runs[0].directory / ROSTER).exists():
+def _told(runs: Sequence[Run]) -> Labels | str:
+    """As the strictest of these runs, which had the same data, let the server see them."""
+    if any(run.about.elsewhere for run in runs):
         return "The clients of these runs and their data were elsewhere, so nothing is said about labels."
-    strictest = max((run.privacy for run in runs), key=lambda p: (STRICTNESS.index(p.counts), -p.epsilon))
-    if strictest.counts == "withheld":
+    strictest = max(runs, key=lambda run: run.about.privacy.strictness)
+    privacy = strictest.about.privacy
+    if privacy.counts == "withheld":
         return "Label counts were withheld in these runs (privacy.counts), so the report has none either."
     try:
-        federation = runs[0].experiment.federation(runs[0].seed)
+        known = strictest.home.revealed()
     except UserError as error:
-        return f"The data of these runs are not at hand, so nothing is said about labels ({error})."
-    if federation.fingerprint() != fingerprint:
-        return "The data changed since these runs, so nothing is said about labels."
-    revealed = strictest.reveal(federation.counts, runs[0].seed)
-    assert revealed is not None  # noqa: S101  # withheld was dealt with above
-    note = f"Label counts carry the noise under which clients reveal them (epsilon {strictest.epsilon:g})."
-    noised = strictest.counts == "noised"
-    return Labels(revealed.numpy(), federation.clients, federation.classes, note if noised else "")
+        return f"The label counts of these runs are not at hand, so nothing is said about labels ({error})."
+    if known.counts is None:
+        return "Label counts were withheld in these runs, so the report has none either."
+    note = f"Label counts carry the noise under which clients reveal them (epsilon {privacy.epsilon:g})."
+    noised = privacy.counts == "noised"
+    return Labels(known.counts.numpy(), known.clients, known.classes, note if noised else "")

@@ -71,7 +71,7 @@ def splits(run: Run) -> list[Origin]:
     that did not train for long may have changed its group twice meanwhile; but all that a group's first
     clients came through are its ancestors, whose numbers grow from one to the next: the last is the origin.
     """
-    if not len(run.visits) or run.method.grouping.has_own("init_models"):
+    if not len(run.visits) or run.about.groups_from_start:
         return []  # clients that choose among models from the start split nothing off
     final = np.column_stack([np.full(len(run.group), run.rounds), np.arange(len(run.group)), run.group])
     seen: Ints = np.concatenate([run.visits[:, :3], final])

@@ -4,20 +4,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedcohort.errors import UserError
 from fedcohort.flower.diary import EVENTS, LOG, read_events, summed_up
-from fedcohort.record import ROSTER
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Filter, Tab, Table
 
 
 def happened_tab(evidence: Evidence, filters: Sequence[Filter]) -> list[Tab]:
     """Nothing where clients were simulated."""
-    cards = [_card(run) for run in evidence.runs if (run.directory / ROSTER).exists()]
+    cards = [_card(run) for run in evidence.runs if run.about.elsewhere]
     return [Tab("happened", "What happened", cards, filters)] if cards else []
 
 
 def _card(run: Run) -> Card:
-    rows = [list(each) for each in summed_up(read_events(run.directory)).items()]
+    try:
+        rows = [list(each) for each in summed_up(read_events(run.directory)).items()]
+    except UserError as error:
+        return Card("What happened to whom", sentences=[f"{error}."], tags=run.tags)
     lost, refused = (sum(run.curves[key][1]) if key in run.curves else 0 for key in ("lost", "rejected"))
     answers = f"Orders that were not answered: {lost:.0f}. Answers that were refused: {refused:.0f}."
     return Card(

@@ -3,9 +3,10 @@
 import shlex
 from collections.abc import Iterator
 
-from fedcohort.record import CONFIG
-from fedcohort.report.gather import Evidence, text_of
+from fedcohort.files import read_text
+from fedcohort.report.gather import Evidence
 from fedcohort.report.page import Card, Table
+from fedcohort.rundir import CONFIG
 
 
 def provenance_card(evidence: Evidence) -> Card:
@@ -30,8 +31,8 @@ def provenance_card(evidence: Evidence) -> Card:
                 run.title,
                 f"{run.seed}",
                 f"{run.rounds}",
-                "complete" if run.complete else f"at {run.rounds} of {run.experiment.rounds} rounds",
-                f"{run.facts['seconds']:,.1f}" if "seconds" in run.facts else "–",
+                "complete" if run.complete else f"at {run.rounds} of {run.asked.rounds} rounds",
+                f"{run.facts['seconds']:,.1f}" if run.facts["seconds"] else "–",
                 run.facts["started"][:19].replace("T", " "),
                 run.facts["fingerprint"][:12],
                 versions["fedcohort"],
@@ -43,6 +44,7 @@ def provenance_card(evidence: Evidence) -> Card:
         "Where these results come from",
         "Data: the start of the fingerprint of the partitioned data; runs that share it trained and were "
         "tested on the same samples.",
+        [f"Left out: {why}" for why in evidence.left_out],
         table=Table(columns, rows),
         details=list(_settings(evidence)),
         note="fedcohort run config.toml, with a run's settings below, repeats it.",
@@ -59,5 +61,5 @@ def _settings(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "Versions", "\n".join(versions)
     for run in evidence.runs:
         if run.seed == evidence.seeds[0]:
-            text = text_of(run.directory / CONFIG)
+            text = read_text(run.directory / CONFIG)
             yield f"Settings of {run.title}, seed {run.seed}", f"# {run.directory}\n{text}"

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedcohort.core.profile import Privacy
-from fedcohort.errors import UserError
-from fedcohort.leaving import REFERENCE, Leaving, leaving, reference
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Table
 
 UPDATES = ("training", "update")  # the messages that carry what a client learnt
 LISTED = 50
+UNKNOWN = "What it asks of a client is not known: its code is not part of fedcohort, and a report runs none."
 
 
 def sent_cards(evidence: Evidence) -> list[Card]:
@@ -20,11 +19,10 @@ def sent_cards(evidence: Evidence) -> list[Card]:
     firsts = [next(run for run in evidence.runs if run.title == title) for title in evidence.titles]
     cards = [_totals(evidence, firsts)]
     for first in firsts:
-        answers, model = ([], "") if first.method.pooled else _answers(first)
-        cards.append(answers_card(first, answers, model))
-        if answers and not first.method.silent:
+        cards.append(answers_card(first))
+        if first.about.answers and not first.about.silent:
             own = (run for run in evidence.runs if run.title == first.title)
-            cards += [updates_card(run, answers) for run in own if len(run.visits)]
+            cards += [updates_card(run) for run in own if len(run.visits)]
     return cards
 
 
@@ -46,24 +44,26 @@ def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
     )
 
 
-def answers_card(run: Run, answers: Sequence[Leaving], model: str) -> Card:
-    """Every kind of answer that a client gives with this method, and its bytes with this ``model``."""
+def answers_card(run: Run) -> Card:
+    """Every kind of answer that a client gives with this method, and its bytes."""
     title, tags = f"Every answer of a client with {run.title}", {"method": run.title}
-    if run.method.pooled:
+    if run.about.pooled:
         return Card(title, sentences=["All its training samples are moved to one place."], tags=tags)
-    rows = [[one.message, one.when, one.what, f"{one.bytes:,}"] for one in answers]
+    if not run.about.answers:
+        return Card(title, sentences=[UNKNOWN], tags=tags)
+    rows = [[one.message, one.when, one.what, f"{one.bytes:,}"] for one in run.about.answers]
     return Card(
         title,
         "Nothing else leaves a client in a deployment; a client that is not asked sends nothing.",
         table=Table(("answer", "when, and whose", "what it holds", ">bytes"), rows),
         tags=tags,
-        note=f"Bytes of one answer of one client ({model}), without names and what the network adds.",
+        note=f"Bytes of one answer of a client ({run.about.model}), without names and what the network adds.",
     )
 
 
-def updates_card(run: Run, answers: Sequence[Leaving]) -> Card:
+def updates_card(run: Run) -> Card:
     """How often each client sent its update, by far the most that it sends, and the bytes of these."""
-    each = sum(one.bytes for one in answers if one.message in UPDATES)
+    each = sum(one.bytes for one in run.about.answers if one.message in UPDATES)
     asked = np.bincount(run.visits[:, 1], minlength=len(run.clients))
     order = np.lexsort((np.arange(len(asked)), -run.trained))[:LISTED].tolist()
     sent = [_size(each * float(count)) for count in run.trained]
@@ -78,23 +78,11 @@ def updates_card(run: Run, answers: Sequence[Leaving]) -> Card:
     )
 
 
-def _answers(run: Run) -> tuple[list[Leaving], str]:
-    """With this run's model if its data are at hand, else with that of the documentation."""
-    try:
-        task = run.experiment.task(run.seed)
-    except UserError:
-        return reference(run.method), REFERENCE
-    profile = task.profile(run.method)
-    steps = task.local.steps_for(int(np.median(profile.size[profile.eligible])))
-    answers = leaving(run.method, profile, run.experiment.privacy, steps, task.cohort_size)
-    return answers, f"this run's model, {steps} local step{'s' * (steps > 1)}"
-
-
 def label_counts(run: Run) -> str:
     """Whether and how exactly label counts left the client."""
-    if not run.method.uses & {"counts", "summary"}:
-        return "not asked for"
-    return _told_as(run.privacy)
+    if not run.about.known:
+        return "not known"
+    return _told_as(run.about.privacy) if run.about.asks_for_tables else "not asked for"
 
 
 def _told_as(privacy: Privacy) -> str:
@@ -102,7 +90,7 @@ def _told_as(privacy: Privacy) -> str:
 
 
 def _assurances(runs: Sequence[Run]) -> Iterator[str]:
-    pooled = [run.title for run in runs if run.method.pooled]
+    pooled = [run.title for run in runs if run.about.pooled]
     if pooled:
         names = ", ".join(pooled)
         yield f"With {names} all examples leave their clients: a reference, not federated learning."
@@ -112,7 +100,7 @@ def _assurances(runs: Sequence[Run]) -> Iterator[str]:
             "Updates of the model go to the server as they are, neither encrypted towards it nor noised: "
             "whoever runs the server could try to infer from them what a client holds."
         )
-    asked = [run for run in runs if run.method.uses & {"counts", "summary"}]
+    asked = [run for run in runs if run.about.asks_for_tables]
     if asked:
         names = ", ".join(f"{run.title} ({label_counts(run)})" for run in asked)
         yield f"Tables of label counts, or other counts, are told before training by: {names}."
@@ -123,7 +111,7 @@ def _assurances(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _busiest(run: Run) -> str:
-    if not len(run.visits) or run.method.silent:
+    if not len(run.visits) or run.about.silent:
         return "–"
     most = int(run.trained.argmax())
     return f"{run.clients[most]}, {run.trained[most]} rounds"

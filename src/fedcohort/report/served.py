@@ -130,7 +130,7 @@ def _explained(service: Service, client: int) -> str:
 
 def _advice(service: Service, client: int) -> str:
     if (best := service.best_elsewhere(client)) is not None:
-        if best.method.silent:
+        if best.about.silent:
             return f"It is better off alone: {best.title} gets {best.accuracy[client]:.0%} here."
         return f"Try {best.title}, which gets {best.accuracy[client]:.0%} here."
     if service.nearer(client) is not None:

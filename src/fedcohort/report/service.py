@@ -101,7 +101,7 @@ class Service:
         same = (self.run.facts["fingerprint"], self.run.clients)
         runs = (run for run in self.evidence.runs if run is not self.run)
         return [
-            run for run in runs if (run.facts["fingerprint"], run.clients) == same and not run.method.pooled
+            run for run in runs if (run.facts["fingerprint"], run.clients) == same and not run.about.pooled
         ]
 
     def best_elsewhere(self, client: int) -> Run | None:

@@ -1,0 +1,196 @@
+"""Somebody else's run directory: what its files name is executed only by --resume, and only with --trust."""
+
+import json
+import shutil
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from cli_calls import Cli, contents
+
+from fedcohort.serve import Server
+
+EVIL = "from pathlib import Path\nPath('canary').touch()\n"
+STORED = Path(__file__).parents[1] / "stored" / "digits-001"
+CALL = """
+[model]
+name = "subprocess:run"
+args = ["touch", "canary"]
+"""
+COUNTS = "site,0,1,2\nnorth,4,5,6\nsouth,9,1,2\n"
+
+
+@pytest.fixture
+def canary(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What appears when evil.py is imported, from the working directory; its method is no other's."""
+    (here / "evil.py").write_text(EVIL)
+    (here / "counts.csv").write_text(COUNTS)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    return here / "canary"
+
+
+def poison(home: Path, how: str) -> None:
+    """Lets all settings of a directory name code."""
+    for path in (*home.glob("*.toml"), *home.glob("*/*.toml")):
+        text = path.read_text()
+        if how == "imports":
+            path.write_text('imports = ["evil"]\n' + text)
+        else:
+            head, _, rest = text.partition("[model]\n")
+            path.write_text(head + CALL + "\n[local]\n" + rest.partition("[local]\n")[2])
+
+
+@pytest.fixture(params=["imports", "model", "imports of 0.1.0", "model of 0.1.0"])
+def trap(request: pytest.FixtureRequest, cli: Cli, here: Path, canary: Path) -> Path:
+    """A complete run whose files name code, as we leave it or as version 0.1.0 did."""
+    how, _, older = request.param.partition(" of ")
+    if older:
+        shutil.copytree(STORED, here / "runs/e-001")
+    else:
+        cli("run", "e.toml", "--quiet")
+    poison(here / "runs/e-001", how)
+    return next(path.parent for path in here.glob("runs/e-001/*/result.json"))
+
+
+def look(cli: Cli, run: Path) -> list[int]:
+    """The exit codes of every command that looks at a run or at its comparison."""
+    commands = [
+        ("report", str(run)),
+        ("report", str(run.parent)),
+        ("watch", str(run.parent), "--once"),
+        ("watch", str(run.parent), "--json"),
+        ("assign", str(run), "--counts", "counts.csv", "--client", "site"),
+        ("drift", "counts.csv", "counts.csv", "--client", "site", "--run", str(run)),
+    ]
+    return [cli(*words).code for words in commands]
+
+
+def test_commands_that_look_execute_nothing(trap: Path, cli: Cli, here: Path, canary: Path) -> None:
+    """They do their work; only drift refuses, because the run had other clients."""
+    before = contents(here / "runs")
+    assert look(cli, trap) == [0, 0, 0, 0, 0, 2]
+    assert not canary.exists()
+    assert contents(here / "runs") == before
+
+
+def test_a_page_that_is_asked_for_executes_nothing(trap: Path, here: Path, canary: Path) -> None:
+    with Server(here / "runs", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        for path in ("", "report/e-001", f"report/e-001/{trap.name}"):
+            with urllib.request.urlopen(server.url + path, timeout=30) as page:
+                assert trap.name.partition("-")[0] in page.read().decode()
+        server.shutdown()
+        thread.join()
+    assert not canary.exists()
+
+
+def test_to_resume_needs_trust(trap: Path, cli: Cli, here: Path, canary: Path) -> None:
+    """One sentence names what would be executed; with the word it is."""
+    (trap / "result.json").unlink()
+    before = contents(here / "runs")
+    for directory in (trap, trap.parent):
+        answer = cli("run", "--resume", str(directory))
+        assert (answer.code, answer.out) == (2, "")
+        assert "would import 'evil'" in answer.err or "would call 'subprocess:run'" in answer.err
+        assert "add --trust" in answer.err
+        assert answer.err.count("\n") == 1
+        assert not canary.exists()
+        assert contents(here / "runs") == before
+    cli("run", "--resume", str(trap), "--trust")
+    assert canary.exists()
+
+
+def test_trust_is_for_directories(cli: Cli) -> None:
+    answer = cli("run", "e.toml", "--trust")
+    assert answer.code == 2
+    assert "--trust goes with --resume" in answer.err
+
+
+OWN = '''from dataclasses import dataclass
+
+from fedcohort.core.method import register
+from fedcohort.core.parts import Grouping
+
+
+@register
+@dataclass(frozen=True)
+class Mine(Grouping):
+    """All clients share one model."""
+
+    def uses(self):
+        return frozenset({"counts"})
+'''
+
+
+@pytest.fixture
+def own(cli: Cli, here: Path, elsewhere: Path) -> Path:
+    """A run of the user's own method, whose file is gone afterwards."""
+    (here / "mine.py").write_text(OWN)
+    answer = cli("run", "e.toml", "--set", "method=['mine']", "--set", "imports=['mine']", "--json")
+    (run,) = json.loads(answer.out)["runs"]
+    (here / "mine.py").unlink()
+    return Path(run["dir"])
+
+
+def test_runs_of_own_methods_are_shown_without_them(own: Path, cli: Cli, here: Path) -> None:
+    """All that the method asks of clients was written down when it ran; of an older directory, it is not
+    known."""
+    (here / "counts.csv").write_text(COUNTS)
+    assert cli("report", str(own)).code == 0
+    text = (here / "report.html").read_text()
+    assert "label counts" in text
+    assert "s model, 1 local step)" in text
+    answer = cli("assign", str(own), "--counts", "counts.csv", "--client", "site", "--json")
+    assert json.loads(answer.out)["rule"].startswith("Hellinger")
+    for name in ("about.json", "roster.safetensors"):
+        (own / name).unlink()
+    assert cli("report", str(own)).code == 0
+    assert "What it asks of a client is not known" in (here / "report.html").read_text()
+    assert cli("assign", str(own), "--counts", "counts.csv", "--client", "site").code == 0
+
+
+def test_the_command_that_goes_on_says_trust_where_it_is_needed(
+    cli: Cli, here: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (here / "mine.py").write_text(OWN)
+    monkeypatch.setattr("fedcohort.comparison.carry_out", stop)
+    answer = cli("run", "e.toml", "--set", "method=['mine']", "--set", "imports=['mine']")
+    assert answer.err.endswith("Continue with: fedcohort run --resume runs/e-001 --trust\n")
+    assert cli("run", "e.toml").err.endswith("Continue with: fedcohort run --resume runs/e-002\n")
+
+
+def test_only_this_server_s_pages_and_users_ask(here: Path, cli: Cli) -> None:
+    """A browser says of an image on another web site's page that it is cross-site."""
+    cli("run", "e.toml", "--quiet")
+    with Server(here / "runs", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        own = server.url.rstrip("/")
+        asked = {
+            (("Sec-Fetch-Site", "none"),): 200,
+            (("Sec-Fetch-Site", "same-origin"), ("Origin", own)): 200,
+            (("Origin", own.replace("127.0.0.1", "localhost")),): 200,
+            (("Sec-Fetch-Site", "cross-site"),): 403,
+            (("Sec-Fetch-Site", "same-site"),): 403,
+            (("Origin", "http://evil.example"),): 403,
+            (("Origin", "null"),): 403,
+            (("Origin", own + "0"),): 403,
+        }
+        for headers, status in asked.items():
+            for path in ("", "report/e-001", "version/e-001"):
+                request = urllib.request.Request(server.url + path, headers=dict(headers))
+                try:
+                    with urllib.request.urlopen(request, timeout=30) as page:
+                        got = page.status
+                except urllib.error.HTTPError as error:
+                    got = error.code
+                assert got == status, (headers, path)
+        server.shutdown()
+        thread.join()
