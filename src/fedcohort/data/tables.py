@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcohort.core.settings import nearest
 from fedcohort.data.features import hash_texts
-from fedcohort.data.places import Places
+from fedcohort.data.places import Places, user_path
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[st
 def _files(path: str, where: Places) -> list[Path]:
     if "*" not in path:
         return [where.file(path)]
-    pattern = Path(path).expanduser()
+    pattern = user_path(path)
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
         if found := sorted(base.glob(pattern.name)):
             return found
