@@ -58,5 +58,3 @@ def smaller(choices: list[int], fails: Callable[[list[int]], bool]) -> list[int]
                 start = end
         size //= 2
     return choices
-
-

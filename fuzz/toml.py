@@ -36,12 +36,26 @@ BASE: dict[str, Any] = {
     "model": {"name": "logistic"},
 }
 TABLE = "a,b,site,y\n" + "".join(f"{k % 7},{'xyz'[k % 3]},s{k % 4},{k % 3}\n" for k in range(60))
-FILES = {"table": {"path": "table.csv", "label": "y"}, "text": {"path": "table.csv", "text": "b", "label": "y"}}
+FILES = {
+    "table": {"path": "table.csv", "label": "y"},
+    "text": {"path": "table.csv", "text": "b", "label": "y"},
+}
 PARTS = {"partition": PARTITIONS, "model": MODELS, "data": SOURCES}
 SECTIONS = {
     "local": Local, "privacy": Privacy, "faults": Faults, "evaluate": Evaluation, "split": SplitPlan,
 }  # fmt: skip
-PATHS = ("local.lr", "cohort", "method.0.mu", "method.9", "a.b.c", "", "data", "seeds.0", "method.fedavg.x", ".")
+PATHS = (
+    "local.lr",
+    "cohort",
+    "method.0.mu",
+    "method.9",
+    "a.b.c",
+    "",
+    "data",
+    "seeds.0",
+    "method.fedavg.x",
+    ".",
+)
 
 
 def sensible(draw: Draw, hint: Any) -> Any:
@@ -58,9 +72,9 @@ def sensible(draw: Draw, hint: Any) -> Any:
     if hint is bool:
         return draw.pick((True, False))
     if hint is int:
-        return draw.below(12) if draw.below(3) else wild.whole(draw)
+        return draw.below(12) if draw.below(5) else wild.whole(draw)
     if hint is float:
-        return draw.pick((0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 0.0)) if draw.below(3) else draw.pick(wild.FLOATS)
+        return draw.pick((0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 0.0)) if draw.below(5) else draw.pick(wild.FLOATS)
     return wild.text(draw)
 
 
@@ -68,9 +82,7 @@ def settings_for(draw: Draw, cls: Any, most: int = 3) -> dict[str, Any]:
     """Some of a class's settings; one in twelve values is of another kind."""
     hints = get_type_hints(cls, include_extras=True)
     names = draw.some([each.name for each in dataclasses.fields(cls) if each.init], most)
-    return {
-        name: wild.anything(draw) if draw.one_in(12) else sensible(draw, hints[name]) for name in names
-    }
+    return {name: wild.anything(draw) if draw.one_in(24) else sensible(draw, hints[name]) for name in names}
 
 
 def part(draw: Draw, kind: str) -> dict[str, Any]:
@@ -117,7 +129,9 @@ def experiment_table(draw: Draw) -> dict[str, Any]:
             table[kind] = settings_for(draw, SECTIONS[kind])
         elif kind == "track":
             name = draw.pick(_names("track"))
-            table[kind] = {name: wild.anything(draw) if draw.one_in(3) else settings_for(draw, TRACKERS.get(name))}
+            table[kind] = {
+                name: wild.anything(draw) if draw.one_in(3) else settings_for(draw, TRACKERS.get(name))
+            }
         else:
             key = draw.pick(("name", "rounds", "cohort", "seeds", "conditions", "imports", "model"))
             table[key] = _top(draw, key)
@@ -144,7 +158,7 @@ def make(draw: Draw) -> dict[str, Any]:
     if draw.one_in(20):
         text = damaged(draw, text)
     changes = [f"{draw.pick(PATHS)}={wild.text(draw)}"] if draw.one_in(12) else []
-    return {"text": text, "set": changes, "train": draw.one_in(8)}
+    return {"text": text, "set": changes, "train": draw.one_in(3)}
 
 
 def try_case(case: dict[str, Any], home: Path) -> str:

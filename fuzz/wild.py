@@ -24,7 +24,19 @@ TEXTS = (
     "uniform+" * 3000 + "uniform", "(" * 300, "[" * 5000, "fedprox(mu=" + "-" * 5000 + "1)", "a.b.c", "a\x00b",
     "clust-psi-pfl/fedprox", "fedlecc/haccs(rho=2)", "\\", "fedprox(mu=" + "9" * 5000 + ")", "²", "١٢٣", "1_000",
 )  # fmt: skip
-RUNS = (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\xff" * 8, b"\x80", b"\n", b'"', b"{", b"9" * 400, b"nan", b"-")
+RUNS = (
+    b"\0",
+    b"\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff" * 8,
+    b"\x80",
+    b"\n",
+    b'"',
+    b"{",
+    b"9" * 400,
+    b"nan",
+    b"-",
+)
 
 
 def whole(draw: Draw) -> int:

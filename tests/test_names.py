@@ -12,7 +12,7 @@ from fedcohort.names import LONGEST, safe_name
         ("\x1b[31mred", "\\x1b[31mred"),
         ("\u202egnirts", "\\x202egnirts"),
         ("\ud800", "\\xd800"),
-        ('=HYPERLINK("http://x")', "'=HYPERLINK(\"http://x\")"),
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
         ("@SUM(A1)", "'@SUM(A1)"),
         ("-1", "-1"),
         ("+49 30", "'+49 30"),

@@ -1,6 +1,5 @@
 """The one exception a user's mistake may raise."""
 
-
 LONGEST = 1000  # characters of a sentence; what it quotes may be an attacker's
 
 

@@ -25,7 +25,9 @@ class Local:
 
     lr: Annotated[float, above(0)] = 0.05
     epochs: Annotated[float, above(0), below(100_000)] = 1.0
-    steps: Annotated[int, between(1, 10**7)] | None = None  # if given, this many mini-batches instead of epochs
+    steps: Annotated[int, between(1, 10**7)] | None = (
+        None  # if given, this many mini-batches instead of epochs
+    )
     batch: Annotated[int, at_least(1)] = 32
     optimiser: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, at_least(0), below(1)] = 0.0

@@ -26,7 +26,9 @@ class Synthetic:
 
     def load(self, where: Places) -> Dataset:
         cells = self.samples * (self.features + 2) + self.classes * self.features
-        refuse_beyond(3 * 4 * cells, "the data set", "lower 'samples' or 'features'")  # centres, noise and sum
+        refuse_beyond(
+            3 * 4 * cells, "the data set", "lower 'samples' or 'features'"
+        )  # centres, noise and sum
         draw = keyed.generator(self.seed, "synthetic")
         centres = torch.randn(self.classes, self.features, generator=draw)
         y = torch.arange(self.samples) % self.classes
