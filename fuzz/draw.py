@@ -5,7 +5,7 @@ The idea is hypothesis's; its strategies spend 60 ms on a case of this size, and
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -66,9 +66,9 @@ class Bomb:
 def make(draw: Draw) -> dict[str, Any]:
     layout = draw.pick(sorted(LAYOUTS))
     files = LAYOUTS[layout](draw)
-    for name in list(files):
-        if draw.one_in(3):
-            files[name] = damaged(draw, files[name])
+    if draw.below(2):
+        name = draw.pick(sorted(files))
+        files[name] = damaged(draw, files[name])
     if draw.one_in(40):
         del files[draw.pick(sorted(files))]
     return {"layout": layout, "files": files}
@@ -122,7 +122,7 @@ def _npz(draw: Draw) -> dict[str, bytes]:
             usual = {"x": ((6, 4), "<f4"), "y": ((6,), "|u1"), "client": ((6,), "<U3")}.get(
                 name, ((6,), "<i8")
             )
-            shape, kind = usual if draw.below(3) else (draw.pick(SHAPES), draw.pick(KINDS))
+            shape, kind = usual if draw.below(6) else (draw.pick(SHAPES), draw.pick(KINDS))
             archive.writestr(f"{name}.npy", _npy(draw, shape, kind))
         if draw.one_in(60):
             archive.writestr("bomb.npy", _zeros_npy(), zipfile.ZIP_DEFLATED)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fedcohort.core.settings import build
 from fedcohort.data import Federation, Places, SplitPlan, federate
 from fedcohort.data.sources import SOURCES
-from fedcohort.core.settings import build
 from fedcohort.diagnosis.read import read_counts, read_numbers
 from fedcohort.names import safe_name
 from fedcohort.partition import partitioner

@@ -134,11 +134,12 @@ class Method:
 
 
 def _refuse_empty_groups(part: Part, profile: Profile) -> None:
-    """A few groups more than clients do no harm, and a small federation may be run with any method's defaults."""
+    """Any method's defaults fit any federation; far more groups than clients would only take memory."""
     groups, most = getattr(part, "groups", 0), max(profile.num_clients, SPARE)
     if groups > most:
         raise UserError(
-            f"{part.name}: {groups} groups for {profile.num_clients} clients: lower 'groups' to {most} at most"
+            f"{part.name}: {groups} groups are too many for {profile.num_clients} clients: "
+            f"lower 'groups' to {most} at most"
         )
 
 

@@ -44,24 +44,30 @@ def read_table(
 
     frames: list[pl.DataFrame] = []
     for file in _files(path, where):
-        frame = _cleaned(_read_one(file, header, separator), empty)
+        frame = cleaned(_read_one(file, header, separator), [*MISSING, *empty])
         if frame.height == 0 or frame.width == 0:
             raise UserError(f"{file} holds no rows: {EMPTY_FILE}")
         named = frame.with_columns(pl.lit(Path(file.name.removesuffix(".gz")).stem).alias(FILE))
         columns = frames[0].columns if frames else named.columns
         _refuse_other_columns(file, named.columns, columns)
-        frames.append(named.select(columns))
+        frames.append(named[columns])
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _cleaned(frame: "pl.DataFrame", empty: Sequence[str]) -> "pl.DataFrame":
-    """Cells without blanks around them, null where empty; blank lines are no rows."""
+def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
+    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows.
+
+    Meanwhile columns are numbered: Polars takes names such as ``*`` or ``^a.*$`` for several columns.
+    """
     import polars as pl
 
-    words = pl.col(pl.String)
+    names, words = frame.columns, pl.col(pl.String)
+    frame = frame.rename(dict(zip(names, map(str, range(len(names))), strict=True)))
     trimmed = frame.with_columns(words.str.strip_chars())
-    cells = trimmed.with_columns(pl.when(~words.is_in([*MISSING, *empty])).then(words).name.keep())
-    return cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells = trimmed.with_columns(pl.when(~words.is_in(list(missing))).then(words).name.keep())
+    cells = cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells.columns = names
+    return cells
 
 
 def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[str]) -> None:
@@ -202,10 +208,11 @@ def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
     """Of a column of numbers, tell the first cell that is none."""
     import polars as pl
 
-    row_of_file = pl.int_range(1, pl.len() + 1).over(FILE).alias("@row")
-    cells = frame.select(FILE, row_of_file, pl.col(name).cast(pl.String))
-    is_word = pl.col(name).is_not_null() & pl.col(name).cast(pl.Float64, strict=False).is_null()
-    file, row, word = cells.filter(is_word).row(0)
+    words = frame[name].cast(pl.String)
+    is_word = words.is_not_null() & words.cast(pl.Float64, strict=False).is_null()
+    at = int(is_word.arg_true()[0])
+    word, file = words[at], frame[FILE][at]
+    row = int((frame[FILE][: at + 1] == file).sum())
     cure = f"correct it, add '{word}' to 'empty'"
     if re.match(COMMA, word):
         cure = "write numbers with a point instead of the comma"

@@ -16,6 +16,7 @@ from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places, user_path
 from fedcohort.data.tables import (
     FILE,
+    cleaned,
     client_column,
     is_parquet,
     label_column,
@@ -63,11 +64,12 @@ def read_numbers(
     path: str | Path, client: str | None = None
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """Any numbers, a row per client: the table, the clients' names and the names of the other columns."""
-    import polars as pl
 
     table, client, names = _rows(Path(path), client)
     titles = [column for column in table.columns if column != client]
-    numbers = table.select(pl.col(titles).cast(pl.Float64, strict=False).fill_null(np.nan)).to_numpy()
+    numbers = np.empty((table.height, len(titles)))
+    for position, title in enumerate(titles):
+        numbers[:, position] = _as_floats(table[title])
     bad = np.argwhere(~np.isfinite(numbers))
     if bad.size:
         row, column = bad[0].tolist()
@@ -105,15 +107,13 @@ def _table(path: Path) -> "pl.DataFrame":
             names = list(table.columns)
         else:
             table, names = read_csv(path)
-            table = table.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
     if separator:
         raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
-    table = named(table, names, path)
+    table = cleaned(named(table, names, path), [""])
     if table.is_empty():
         raise UserError(f"{path.name} has column names and no rows: add one row per client")
-    text = pl.col(pl.String).str.strip_chars()
-    return table.with_columns(pl.when(text == "").then(None).otherwise(text).name.keep())
+    return table
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -126,20 +126,25 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _wide(path: Path, client: str | None) -> Counts:
-    import polars as pl
 
     table, client, names = _rows(path, client)
     classes = [column for column in table.columns if column != client]
-    numbers = table.select(pl.col(classes).cast(pl.Float64, strict=False))
     matrix = np.zeros((table.height, len(classes)), dtype=np.int64)
     for position, column in enumerate(classes):
-        values = numbers[column].fill_null(np.nan).to_numpy()
+        values = _as_floats(table[column])
         bad = np.flatnonzero(~((values >= 0) & (values < LARGEST) & (values == np.floor(values))))
         if bad.size:
             row = int(bad[0])
             raise _bad_count(table[column][row], column, row, names[row], client is None)
         matrix[:, position] = values.astype(np.int64)
     return Counts(matrix, names, classes)
+
+
+def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
+    """Cells as numbers, NaN where they are none."""
+    import polars as pl
+
+    return column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
 
 
 def _client_names(ids: "pl.Series", client: str) -> list[str]:

@@ -21,7 +21,6 @@ from fedcohort.core.settings import build as build_settings
 from fedcohort.errors import UserError
 from fedcohort.own_code import in_words, own_function
 
-
 COPIES = 4  # of a network's weights, that training it takes at least
 
 
