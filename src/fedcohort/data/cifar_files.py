@@ -168,9 +168,9 @@ def unpickle_arrays(path: Path) -> dict[str, Any]:
     return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in table.items()}
 
 
-class _ArraysOnly(
-    pickle._Unpickler
-):  # the one in Python: the other takes memory for whatever number it reads
+class _ArraysOnly(pickle._Unpickler):
+    """The unpickler written in Python: the quicker one takes memory for whatever number a pickle names."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in HARMLESS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")

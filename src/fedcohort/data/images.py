@@ -18,7 +18,7 @@ def scale_images(
             raise UserError(f"images must be bytes of shape (n, channels, height, width), not {part.shape}")
         if part is not None and (0 in part.shape[1:] or part.shape[1:] != train.shape[1:]):
             raise UserError(
-                f"images have the shapes {train.shape} and {part.shape}: give pictures of one size, with pixels"
+                f"images have the shapes {train.shape} and {part.shape}: give pictures of one size"
             )
     if len(train) == 0:
         raise UserError("there is no image to train on: check that the files hold some")

@@ -21,7 +21,7 @@ def encode_labels(
     for part in (train, test):
         if part is not None and (part.ndim != 1 or part.dtype.kind not in "biufUS"):
             raise UserError(
-                f"labels are of type {part.dtype} and shape {part.shape}: give a number or word for each example"
+                f"labels are of type {part.dtype} and shape {part.shape}: give one label for each example"
             )
     both = train if test is None else np.concatenate([train, test])
     if both.dtype.kind == "S":

@@ -125,8 +125,8 @@ def reading(path: Path) -> Iterator[None]:
         if "utf-8" in reason:
             raise UserError(f"{path} cannot be read as a table: save it in UTF-8") from error
         raise UserError(
-            f"{path} cannot be read as a table ({reason}): check the file and 'separator', and that no row has "
-            "more cells than the header"
+            f"{path} cannot be read as a table ({reason}): check the file and 'separator', and that no row "
+            "has more cells than the header"
         ) from error
 
 
