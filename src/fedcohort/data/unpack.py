@@ -20,7 +20,7 @@ OTHERS = (
     b"\x78\x9c",
     b"\x78\xda",
 )  # zstd and zlib, which Polars would expand
-FOLD, SMALL = 100, 100_000_000  # how much larger contents may be than their file, unless they are small
+FOLD, SMALL = 100, 10_000_000  # how much larger contents may be than their file, unless they are small
 BLOCK = 1 << 20
 KINDS = "biufUS"  # numbers and words; an array of objects is a pickle, which can run any code
 DAMAGED = (OSError, EOFError, zlib.error, struct.error, ValueError, zipfile.BadZipFile, NotImplementedError)
