@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
 CELL = 8  # bytes of a number
 FILE = "@file"  # the client column that stands for the name of the row's file
 LEVELS = 200  # more categories than this in one column: it is a name or a text
@@ -191,7 +192,7 @@ def as_numbers(column: "pl.Series") -> np.ndarray | None:
     numbers = column.cast(pl.Float64, strict=False)
     if numbers.null_count() > column.null_count():
         return None
-    return numbers.fill_null(float("nan")).to_numpy()
+    return numbers.to_numpy()
 
 
 def _nearly_numbers(column: "pl.Series") -> bool:
@@ -200,6 +201,7 @@ def _nearly_numbers(column: "pl.Series") -> bool:
 
     if column.dtype != pl.String:
         return False
+    column = column.alias(PLAIN)
     numbers = column.cast(pl.Float64, strict=False).is_not_null() | column.str.contains(COMMA)
     return bool(numbers.sum() >= NEARLY_ALL * (len(column) - column.null_count()))
 
@@ -208,7 +210,7 @@ def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
     """Of a column of numbers, tell the first cell that is none."""
     import polars as pl
 
-    words = frame[name].cast(pl.String)
+    words = frame[name].alias(PLAIN).cast(pl.String)
     is_word = words.is_not_null() & words.cast(pl.Float64, strict=False).is_null()
     at = int(is_word.arg_true()[0])
     word, file = words[at], frame[FILE][at]
@@ -293,6 +295,7 @@ def as_words(column: "pl.Series") -> list[str]:
     import polars as pl
 
     _refuse_odd(column)
+    column = column.alias(PLAIN)
     return column.cast(pl.String).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").to_list()
 
 

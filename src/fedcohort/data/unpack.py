@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
 import numpy as np
@@ -23,6 +24,7 @@ OTHERS = (
 FOLD, SMALL = 100, 10_000_000  # how much larger contents may be than their file, unless they are small
 BLOCK = 1 << 20
 KINDS = "biufUS"  # numbers and words; an array of objects is a pickle, which can run any code
+UNREADABLE = (RuntimeError, KeyError, SyntaxError, TokenError, MemoryError)  # of a password, of headers
 DAMAGED = (OSError, EOFError, zlib.error, struct.error, ValueError, zipfile.BadZipFile, NotImplementedError)
 
 
@@ -71,13 +73,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             if sum(each.file_size for each in members) > most_bytes(path):
                 raise _bomb(path)
             return {each.filename.removesuffix(".npy"): _array(archive, each) for each in members}
-    except (
-        *DAMAGED,
-        RuntimeError,
-        KeyError,
-        SyntaxError,
-        MemoryError,
-    ) as error:  # of a password, of a header
+    except (*DAMAGED, *UNREADABLE) as error:
         raise UserError(
             f"{path} is not an archive of plain arrays: save it with numpy.savez(path, x=x, y=y)"
         ) from error

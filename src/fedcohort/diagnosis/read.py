@@ -144,7 +144,7 @@ def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
     """Cells as numbers, NaN where they are none."""
     import polars as pl
 
-    return column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    return column.cast(pl.Float64, strict=False).to_numpy()
 
 
 def _client_names(ids: "pl.Series", client: str) -> list[str]:
