@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test test-deploy lint bench bench-peers crosscheck docs examples clean
+.PHONY: install demo test test-deploy fuzz lint bench bench-peers crosscheck docs examples clean
 
 install: $(READY)
 
@@ -27,6 +27,9 @@ test: lint
 
 test-deploy: $(READY)
 	@$(BIN)/python -m pytest -m deploy tests/deploy
+
+fuzz: $(READY)
+	@$(BIN)/python -m fuzz.run $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/fedcohort bench $(ARGS)

@@ -20,6 +20,7 @@ from fedcohort.core.profile import Local, Privacy
 from fedcohort.core.settings import at_least, build, checked
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
+from fedcohort.data.places import user_path
 from fedcohort.data.sources import SOURCES
 from fedcohort.entries import read_methods, write_method
 from fedcohort.errors import UserError
@@ -71,7 +72,7 @@ class Experiment:
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read {path}: {error}") from None
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from None
         for change in overrides:
             override(table, change)
@@ -250,7 +251,7 @@ def _checked_data(data: dict[str, Any]) -> dict[str, Any]:
 
 def _absolute(path: Any) -> Any:
     """The path of something that is here; what is not may be below the data root and stays as it is."""
-    here = Path(path).expanduser() if isinstance(path, str) else None
+    here = user_path(path) if isinstance(path, str) else None
     if here is None or not (here.parent if "*" in here.name else here).exists():
         return path
     return str(here.resolve())

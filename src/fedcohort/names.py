@@ -1,6 +1,9 @@
 """Names that somebody else chose, made fit to be printed, logged and opened in a spreadsheet."""
 
+import hashlib
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 LONGEST = 80  # characters that a report has room for
 FORMULA = re.compile(r"[=+\-@]")  # how a spreadsheet knows that a cell is to be computed
@@ -11,6 +14,20 @@ def safe_name(text: str) -> str:
     line = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text.strip())
     short = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
     return f"'{short}" if FORMULA.match(short) and not _is_number(short) else short
+
+
+def safe_names(names: Sequence[str]) -> list[str]:
+    """Safe names of different things; those that would look the same are told apart by what they were."""
+    safe = [safe_name(name) for name in names]
+    times = Counter(safe)
+    return [
+        short if times[short] == 1 or short == name else f"{short[: LONGEST - 10]} #{_mark(name)}"
+        for short, name in zip(safe, names, strict=True)
+    ]
+
+
+def _mark(name: str) -> str:
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def _is_number(text: str) -> bool:

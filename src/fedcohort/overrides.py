@@ -23,7 +23,7 @@ def _value(text: str) -> Any:
     """As TOML reads it; what is not TOML is a word."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # TOML, a number of thousands of digits, lists in lists without end
         return text.strip()
 
 
@@ -38,7 +38,7 @@ def _position(here: list[Any], key: str, change: str) -> int:
     names = [_name(entry) if isinstance(entry, Mapping) else entry for entry in here]
     if key in names:
         return names.index(key)
-    if not key.isdigit() or int(key) >= len(here):
+    if not (key.isdecimal() and len(key) < 10) or int(key) >= len(here):
         raise UserError(f"--set {change}: '{key}' is no name here and no position from 0 to {len(here) - 1}")
     return int(key)
 

@@ -12,9 +12,9 @@ def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
     wrong = UserError(f"cannot read '{text}': write it like fedlecc+fedprox(mu=0.01) or dirichlet(alpha=0.1)")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
+        return [_parse_part(node, wrong) for node in _terms(tree)]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):  # the last two: nested too deep
         raise wrong from None
-    return [_parse_part(node, wrong) for node in _terms(tree)]
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
@@ -37,8 +37,5 @@ def _parse_part(node: ast.expr, wrong: UserError) -> tuple[str, dict[str, Any]]:
         if isinstance(value, ast.Name):
             values[keyword.arg] = words.get(value.id.lower(), value.id)
             continue
-        try:
-            values[keyword.arg] = ast.literal_eval(value)
-        except (ValueError, TypeError):
-            raise wrong from None
+        values[keyword.arg] = ast.literal_eval(value)
     return ast.unparse(name), values

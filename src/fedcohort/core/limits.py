@@ -20,9 +20,15 @@ def machine_bytes() -> int | None:
 
 def must_fit(part: Part, profile: Profile) -> None:
     """Refuses a part whose matrices would not fit in this machine's memory."""
-    needed, there = part.server_bytes(profile), machine_bytes()
+    where = f"at the server for {profile.num_clients:,} clients"
+    refuse_beyond(
+        part.server_bytes(profile), part.name, "choose a method that scales, or fewer clients", where
+    )
+
+
+def refuse_beyond(needed: float, who: str, cure: str, where: str = "") -> None:
+    """Refuses what needs more bytes than this machine can spare, before they are asked for."""
+    there = machine_bytes()
     if there is not None and needed > SHARE * there:
-        raise UserError(
-            f"{part.name} needs {needed / GB:,.0f} GB at the server for {profile.num_clients:,} clients, and "
-            f"this machine has {there / GB:,.0f} GB: choose a method that scales, or fewer clients"
-        )
+        needs = " ".join(filter(None, (f"{who} needs {needed / GB:,.0f} GB", where)))
+        raise UserError(f"{needs}, and this machine has {there / GB:,.0f} GB: {cure}")

@@ -20,6 +20,7 @@ from fedcohort.errors import UserError
 
 METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
 C = TypeVar("C", bound=type[Part])
+SPARE = 16  # groups that a federation may have however few its clients are
 DEFAULTS = {"selector": "uniform", "objective": "plain", "aggregator": "fedavg", "grouping": "one"}
 
 
@@ -102,6 +103,7 @@ class Method:
         for part in self.parts:
             part.check(profile)
             must_fit(part, profile)
+            _refuse_empty_groups(part, profile)
 
     def _refuse_nonsense(self) -> None:
         """Raises UserError for parts that would run together, but not do what either of them is for."""
@@ -129,6 +131,16 @@ class Method:
         defaults = set(DEFAULTS.values())
         shown = [text for part in self.parts if (text := _spell(part)) not in defaults]
         return "+".join(shown) or "fedavg"
+
+
+def _refuse_empty_groups(part: Part, profile: Profile) -> None:
+    """Any method's defaults fit any federation; far more groups than clients would only take memory."""
+    groups, most = getattr(part, "groups", 0), max(profile.num_clients, SPARE)
+    if groups > most:
+        raise UserError(
+            f"{part.name}: {groups} groups are too many for {profile.num_clients} clients: "
+            f"lower 'groups' to {most} at most"
+        )
 
 
 def make(name: str, values: Mapping[str, Any], path: str | None = None) -> Part:

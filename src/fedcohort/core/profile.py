@@ -23,14 +23,16 @@ class Local:
     """The local training budget, shared by all methods of a comparison."""
 
     lr: Annotated[float, above(0)] = 0.05
-    epochs: Annotated[float, above(0)] = 1.0
-    steps: Annotated[int, at_least(1)] | None = None  # if given, this many mini-batches instead of epochs
+    epochs: Annotated[float, above(0), below(100_000)] = 1.0
+    steps: Annotated[int, between(1, 10**7)] | None = (
+        None  # if given, this many mini-batches instead of epochs
+    )
     batch: Annotated[int, at_least(1)] = 32
     optimiser: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, at_least(0), below(1)] = 0.0
     nesterov: bool = False
     weight_decay: Annotated[float, at_least(0)] = 0.0
-    decay: Annotated[float, above(0)] = 1.0  # the learning rate is multiplied by this ...
+    decay: Annotated[float, above(0), below(1000)] = 1.0  # the learning rate is multiplied by this ...
     decay_every: Annotated[int, at_least(1)] = 1  # ... every this many rounds
     drop_last: bool = False  # leave out an epoch's short last batch
     augment: Literal["fedentopt"] | None = None  # change training images at random, as that paper does

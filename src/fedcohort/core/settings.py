@@ -1,13 +1,15 @@
 """Tables of settings into frozen dataclasses, with errors that name the key and the cure.
 
 A class says all there is to know about its settings: field names are the keys, annotations are the types,
-``Annotated[float, at_least(0)]`` is the range, the field's default is the default. The same declaration
+``Annotated[float, at_least(0)]`` is the range, the field's default is the default; whatever its range, no
+number is so large or small that computing with it would overflow (WHOLE, LARGE, SMALL). The same declaration
 serves TOML, the command line, ``fedcohort methods`` and the generated documentation.
 """
 
 import dataclasses
 import difflib
 import math
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,6 +17,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 from fedcohort.errors import UserError
 
 T = TypeVar("T")
+WHOLE = 2**53  # beyond it floats skip whole numbers
+LARGE, SMALL = 1e18, 1e-18  # their squares are still numbers in single precision
 
 
 class Limit(NamedTuple):
@@ -25,19 +29,23 @@ class Limit(NamedTuple):
 
 
 def at_least(low: float) -> Limit:
-    return Limit(f"at least {low:g}", lambda value: value >= low)
+    return Limit(f"at least {_plain(low)}", lambda value: value >= low)
 
 
 def above(low: float) -> Limit:
-    return Limit(f"above {low:g}", lambda value: value > low)
+    return Limit(f"above {_plain(low)}", lambda value: value > low)
 
 
 def below(high: float) -> Limit:
-    return Limit(f"below {high:g}", lambda value: value < high)
+    return Limit(f"below {_plain(high)}", lambda value: value < high)
 
 
 def between(low: float, high: float) -> Limit:
-    return Limit(f"between {low:g} and {high:g}", lambda value: low <= value <= high)
+    return Limit(f"between {_plain(low)} and {_plain(high)}", lambda value: low <= value <= high)
+
+
+def _plain(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 class Setting(NamedTuple):
@@ -97,13 +105,24 @@ def checked(value: Any, hint: Any, path: str) -> Any:
     hint, limits = _unwrap(hint)
     result, fits = _fit(value, hint)
     if not fits:
-        raise UserError(f"{path}: {value!r} is not {_article(_describe(hint))}")
+        raise UserError(f"{path}: {value!r:.100} is not {_article(_describe(hint))}")
     for limit in limits:
         if isinstance(result, int | float) and not isinstance(result, bool) and not limit.holds(result):
-            raise UserError(f"{path}: {value!r} must be {limit.text}")
-    if isinstance(result, float) and math.isinf(result):
-        raise UserError(f"{path}: {value!r} must be finite")
+            raise UserError(f"{path}: {value!r:.100} must be {limit.text}")
+    if (range_ := _beyond(result)) is not None:
+        raise UserError(f"{path}: {value!r:.100} must be {range_}")
     return result
+
+
+def _beyond(value: Any) -> str | None:
+    """The range that every number must keep to, if this one, or one of these, does not."""
+    if isinstance(value, tuple):
+        return next((text for item in value if (text := _beyond(item))), None)
+    if isinstance(value, int):
+        return None if abs(value) <= WHOLE else f"between {-WHOLE} and {WHOLE}"
+    if not isinstance(value, float) or value == 0 or SMALL <= abs(value) <= LARGE:
+        return None
+    return f"0 or between {SMALL:g} and {LARGE:g} in size" if math.isfinite(value) else "finite"
 
 
 def _fit(value: Any, hint: Any) -> tuple[Any, bool]:
@@ -133,12 +152,16 @@ def _fit(value: Any, hint: Any) -> tuple[Any, bool]:
         return value, isinstance(value, dict)
     if hint is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
-        return (float(value) if fits else value), fits
+        return (_as_float(value) if fits else value), fits
     if hint is int:
         whole = isinstance(value, float) and value.is_integer()
         fits = (isinstance(value, int) and not isinstance(value, bool)) or whole
         return (int(value) if fits else value), fits
     return value, isinstance(value, hint)
+
+
+def _as_float(number: float) -> float:
+    return float(number) if isinstance(number, float) or abs(number) < sys.float_info.max else math.inf
 
 
 def _unwrap(hint: Any) -> tuple[Any, list[Limit]]:

@@ -47,6 +47,8 @@ class Dataset:
         if len(x) == 0:
             raise UserError(f"the {what} set is empty: check that the file holds rows")
         for other, name in ((y, "labels"), (owner, "client ids")):
+            if other is not None and other.ndim != 1:
+                raise UserError(f"{what} {name} have shape {tuple(other.shape)}: give one for each example")
             if other is not None and len(other) != len(x):
                 raise UserError(
                     f"the {what} set has {len(x)} examples but {len(other)} {name}: give one for each example"

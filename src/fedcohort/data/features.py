@@ -18,6 +18,10 @@ def scale_arrays(
     for part in (train, test):
         if part is not None and part.dtype.kind not in "biuf":
             raise UserError(f"examples are of type {part.dtype}, not numbers: convert them first")
+        if part is not None and (part.ndim == 0 or part.shape[1:] != train.shape[1:]):
+            raise UserError(f"examples have the shapes {train.shape} and {part.shape}: prepare both alike")
+        if part is not None and 0 in part.shape[1:]:
+            raise UserError(f"examples of shape {part.shape[1:]} hold nothing: give at least one number each")
     if train.dtype == np.uint8 and train.ndim in (3, 4):
         pair = [
             None if part is None else (part[:, None] if part.ndim == 3 else part) for part in (train, test)

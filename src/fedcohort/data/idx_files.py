@@ -1,6 +1,5 @@
 """The IDX format of MNIST and its relatives, plain or gzipped."""
 
-import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +10,11 @@ from fedcohort.data.dataset import Dataset
 from fedcohort.data.images import scale_images
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places, Remote
+from fedcohort.data.unpack import read_bytes
 from fedcohort.errors import UserError
 
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+MOST_AXES = 4
 FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -24,13 +25,8 @@ FILES = (
 
 def read_idx(path: Path) -> np.ndarray:
     """The array in an IDX file."""
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path} cannot be read ({error}): fetch it again") from error
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES:
+    raw = read_bytes(path)
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or raw[3] > MOST_AXES:
         raise UserError(f"{path} is not an IDX file: give the folder with the original files")
     kind, dims = np.dtype(TYPES[raw[2]]), raw[3]
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims))

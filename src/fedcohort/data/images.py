@@ -16,6 +16,12 @@ def scale_images(
     for part in (train, test):
         if part is not None and (part.dtype != np.uint8 or part.ndim != 4):
             raise UserError(f"images must be bytes of shape (n, channels, height, width), not {part.shape}")
+        if part is not None and (0 in part.shape[1:] or part.shape[1:] != train.shape[1:]):
+            raise UserError(
+                f"images have the shapes {train.shape} and {part.shape}: give pictures of one size"
+            )
+    if len(train) == 0:
+        raise UserError("there is no image to train on: check that the files hold some")
     if not normalise:
         return _tensor(train), None if test is None else _tensor(test), {"normalised": False}
     mean, std = channel_statistics(train)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from fedcohort.errors import UserError
 
+LARGEST = 2**53  # beyond it floats skip whole numbers
 MANY = 1000  # more classes than this: the column is something else
 
 
@@ -17,9 +18,14 @@ def encode_labels(
 ) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
     """Class numbers of both parts and the names: the sorted values, ``every`` value there is, or ``names``
     for labels 0 to C-1."""
+    for part in (train, test):
+        if part is not None and (part.ndim != 1 or part.dtype.kind not in "biufUS"):
+            raise UserError(
+                f"labels are of type {part.dtype} and shape {part.shape}: give one label for each example"
+            )
     both = train if test is None else np.concatenate([train, test])
-    if both.ndim != 1:
-        raise UserError(f"labels have shape {both.shape}: give one label for each example")
+    if both.dtype.kind == "S":
+        both = np.char.decode(both, "utf-8", "replace")
     if both.dtype.kind == "f":
         if not np.isfinite(both).all():
             raise UserError(f"{int((~np.isfinite(both)).sum())} labels are missing: remove those rows first")
@@ -27,6 +33,8 @@ def encode_labels(
             raise UserError(
                 "labels hold fractions, but classes are whole numbers or words: check the label column"
             )
+        if np.abs(both).max(initial=0) > LARGEST:
+            raise UserError(f"labels are as large as {np.abs(both).max():g}: check the label column")
         both = both.astype(np.int64)
     if names is not None:
         codes = both.astype(np.int64)

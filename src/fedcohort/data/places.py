@@ -13,6 +13,17 @@ from fedcohort.errors import UserError
 log = logging.getLogger(__name__)
 
 
+def user_path(text: str) -> Path:
+    """The path that a user wrote, or a sentence if no file can have it."""
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"'{text}' cannot be looked for ({reason}): check the path") from None
+    return path
+
+
 @dataclass(frozen=True)
 class Remote:
     """A file on the network; ``digest`` is ``"sha256:..."`` or ``"md5:..."`` as its publisher states it."""
@@ -34,17 +45,18 @@ class Places:
     def of(cls, root: str | Path | None = None) -> "Places":
         """From an option and the environment: FEDCOHORT_DATA, FEDCOHORT_CACHE, FEDCOHORT_OFFLINE."""
         base = root or os.environ.get("FEDCOHORT_DATA")
+        base = user_path(str(base)) if base else None
         cache = Path(os.environ.get("FEDCOHORT_CACHE") or cls.cache).expanduser()
-        if base and not Path(base).expanduser().is_dir():
+        if base and not base.is_dir():
             raise UserError(f"there is no data folder {base}: check 'root' or FEDCOHORT_DATA")
         offline = bool(os.environ.get("FEDCOHORT_OFFLINE"))
-        return cls(None, Path(base).expanduser() if base else None, cache, offline)
+        return cls(None, base, cache, offline)
 
     def at(self, path: str | None) -> "Places":
         """The same places, with the user's own folder first."""
         if path is None:
             return self
-        given = Path(path).expanduser()
+        given = user_path(path)
         if self.root is not None and not given.is_dir() and (self.root / path).is_dir():
             given = self.root / path
         return replace(self, given=given)
@@ -65,14 +77,14 @@ class Places:
 
     def file(self, path: str) -> Path:
         """A file named by the user: as it stands, else below the data root."""
-        for candidate in (Path(path).expanduser(), *([self.root / path] if self.root else [])):
+        for candidate in (user_path(path), *([self.root / path] if self.root else [])):
             if candidate.is_file():
                 return candidate
         raise UserError(f"there is no file {self.sought(path)}: check the 'path' option")
 
     def sought(self, path: str) -> str:
         """A path that leads nowhere, with the folders at which it was taken to start."""
-        if Path(path).expanduser().is_absolute():
+        if user_path(path).is_absolute():
             return path
         return f"{path} in {' or '.join(str(base) for base in (Path.cwd(), self.root) if base)}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcohort.data.cifar_files import write_binary
+from fedcohort.data.unpack import read_arrays
 from fedcohort.errors import UserError
 
 TILE = 32
@@ -40,11 +41,11 @@ def expand(folder: Path, cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix="expanding-", dir=cache))
     try:
-        with np.load(folder / "labels.npz", allow_pickle=False) as labels:
-            if "train_fine" in labels:
-                _expand_cifar100(folder, labels, part)
-            else:
-                _expand_cifar10(folder, labels, part)
+        labels = read_arrays(folder / "labels.npz")
+        if "train_fine" in labels:
+            _expand_cifar100(folder, labels, part)
+        else:
+            _expand_cifar10(folder, labels, part)
         return part.replace(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -74,7 +75,7 @@ def expand_batch(sheet: Path, labels: np.ndarray, target: Path) -> None:
         raise UserError(f"{sheet} does not hold the original CIFAR-10 images: fetch the sheets again")
 
 
-def _expand_cifar10(folder: Path, labels: "np.lib.npyio.NpzFile", target: Path) -> None:
+def _expand_cifar10(folder: Path, labels: dict[str, np.ndarray], target: Path) -> None:
     sheets = sorted(folder.glob("data_batch_*.webp"))
     if len(sheets) != 5 or not (folder / "test_batch.webp").is_file():
         raise UserError(f"{folder} must hold data_batch_1.webp to data_batch_5.webp and test_batch.webp")
@@ -83,7 +84,7 @@ def _expand_cifar10(folder: Path, labels: "np.lib.npyio.NpzFile", target: Path) 
     expand_batch(folder / "test_batch.webp", labels["test"], target / "test_batch.bin")
 
 
-def _expand_cifar100(folder: Path, labels: "np.lib.npyio.NpzFile", target: Path) -> None:
+def _expand_cifar100(folder: Path, labels: dict[str, np.ndarray], target: Path) -> None:
     for part in ("train", "test"):
         sheets = sorted(folder.glob(f"{part}_*.webp"))
         if not sheets:

@@ -5,23 +5,28 @@ nothing depends on which rows come first.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from fedcohort.core.limits import refuse_beyond
 from fedcohort.core.settings import nearest
 from fedcohort.data.features import hash_texts
-from fedcohort.data.places import Places
+from fedcohort.data.places import Places, user_path
+from fedcohort.data.unpack import is_gzipped, read_bytes
 from fedcohort.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
-TWICE = "_duplicated_0"  # what polars adds to the name of the second of two equal columns
+PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
+CELL = 8  # bytes of a number
 FILE = "@file"  # the client column that stands for the name of the row's file
 LEVELS = 200  # more categories than this in one column: it is a name or a text
 NEARLY_ALL = 0.9  # of a column's cells that are numbers: the others are mistakes rather than categories
@@ -40,24 +45,30 @@ def read_table(
 
     frames: list[pl.DataFrame] = []
     for file in _files(path, where):
-        frame = _cleaned(_read_one(file, header, separator), empty)
+        frame = cleaned(_read_one(file, header, separator), [*MISSING, *empty])
         if frame.height == 0 or frame.width == 0:
             raise UserError(f"{file} holds no rows: {EMPTY_FILE}")
         named = frame.with_columns(pl.lit(Path(file.name.removesuffix(".gz")).stem).alias(FILE))
         columns = frames[0].columns if frames else named.columns
         _refuse_other_columns(file, named.columns, columns)
-        frames.append(named.select(columns))
+        frames.append(named[columns])
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _cleaned(frame: "pl.DataFrame", empty: Sequence[str]) -> "pl.DataFrame":
-    """Cells without blanks around them, null where empty; blank lines are no rows."""
+def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
+    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows.
+
+    Meanwhile columns are numbered: Polars takes names such as ``*`` or ``^a.*$`` for several columns.
+    """
     import polars as pl
 
-    words = pl.col(pl.String)
+    names, words = frame.columns, pl.col(pl.String)
+    frame = frame.rename(dict(zip(names, map(str, range(len(names))), strict=True)))
     trimmed = frame.with_columns(words.str.strip_chars())
-    cells = trimmed.with_columns(pl.when(~words.is_in([*MISSING, *empty])).then(words).name.keep())
-    return cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells = trimmed.with_columns(pl.when(~words.is_in(list(missing))).then(words).name.keep())
+    cells = cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells.columns = names
+    return cells
 
 
 def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[str]) -> None:
@@ -72,7 +83,7 @@ def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[st
 def _files(path: str, where: Places) -> list[Path]:
     if "*" not in path:
         return [where.file(path)]
-    pattern = Path(path).expanduser()
+    pattern = user_path(path)
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
         if found := sorted(base.glob(pattern.name)):
             return found
@@ -80,31 +91,77 @@ def _files(path: str, where: Places) -> list[Path]:
 
 
 def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
-    import polars as pl
-
-    try:
-        if path.suffix in (".parquet", ".pq"):
-            return pl.read_parquet(path)
-        frame = pl.read_csv(path, has_header=header, separator=separator, infer_schema=False)
-    except pl.exceptions.NoDataError as error:
-        raise UserError(f"{path} is empty: {EMPTY_FILE}") from error
-    except (pl.exceptions.PolarsError, OSError, ValueError) as error:  # ValueError: of the separator
-        reason = str(error).splitlines()[0]
-        if "utf-8" in reason:
-            raise UserError(f"{path} cannot be read as a table: save it in UTF-8") from error
-        raise UserError(
-            f"{path} cannot be read as a table ({reason}): check the file and 'separator'"
-        ) from error
-    if twice := [name for name in frame.columns if name.endswith(TWICE)]:
-        raise UserError(f"{path} has two columns called '{twice[0].removesuffix(TWICE)}': rename one of them")
-    other = next((sign for sign in ";\t|" if frame.width == 1 and sign in frame.columns[0]), None)
-    if header and other is not None:
+    with reading(path):
+        if is_parquet(path):
+            return read_parquet(path)
+        frame, names = read_csv(path, header, separator)
+    other = next((sign for sign in ";\t|" if header and len(names) == 1 and sign in names[0]), None)
+    if other is not None:
         raise UserError(
             f"{path} separates its columns by {other!r}: set separator={other!r}, or save it with commas"
         )
-    frame.columns = [
-        name.strip() if header else f"column_{number}" for number, name in enumerate(frame.columns, start=1)
-    ]
+    return named(frame, names, path)
+
+
+def is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """The one place where Polars' complaints about a file become a sentence: some are no Exception at all."""
+    import polars as pl
+
+    complaints = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError)
+    try:
+        yield
+    except pl.exceptions.NoDataError as error:
+        raise UserError(f"{path} is empty: {EMPTY_FILE}") from error
+    except complaints as error:  # ValueError: of the separator
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        if is_parquet(path):
+            raise UserError(
+                f"{path} cannot be read as Parquet ({reason}): save it again as Parquet"
+            ) from error
+        if "utf-8" in reason:
+            raise UserError(f"{path} cannot be read as a table: save it in UTF-8") from error
+        raise UserError(
+            f"{path} cannot be read as a table ({reason}): check the file and 'separator', and that no row "
+            "has more cells than the header"
+        ) from error
+
+
+def read_parquet(path: Path) -> "pl.DataFrame":
+    """All of a Parquet file, unless its own account of its rows is more than this machine holds."""
+    import polars as pl
+
+    rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+    refuse_beyond(rows * len(pl.read_parquet_schema(path)) * CELL, str(path), "give fewer rows or columns")
+    return pl.read_parquet(path)
+
+
+def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl.DataFrame", list[str]]:
+    """Every cell as text, and the names of the columns as the file has them."""
+    import polars as pl
+
+    source = read_bytes(path) if is_gzipped(path) else path
+    frame = pl.read_csv(source, has_header=header, separator=separator, infer_schema=False)
+    if not header:
+        return frame, [f"column_{number}" for number in range(1, frame.width + 1)]
+    # Not read as a header: Polars would quietly rename the second of two equal columns.
+    first = pl.read_csv(source, has_header=False, separator=separator, infer_schema=False, n_rows=1)
+    return frame, ["" if name is None else name.strip() for name in first.row(0)]
+
+
+def named(frame: "pl.DataFrame", names: list[str], path: Path) -> "pl.DataFrame":
+    """The table under these names, if they are different and as many as its columns."""
+    if not any(names):
+        raise UserError(f"the first line of {path} is empty: begin with the names of the columns")
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise UserError(f"{path} has two columns called '{twice[0]}': rename or merge them")
+    if len(names) != frame.width:
+        raise UserError(f"{path} names {len(names)} columns and has {frame.width}: check its first line")
+    frame.columns = names
     return frame
 
 
@@ -115,16 +172,27 @@ def require(frame: "pl.DataFrame", name: str, option: str) -> None:
         raise UserError(f"the table has no column '{name}' ('{option}'){nearest(name, known)}")
 
 
+def _refuse_odd(column: "pl.Series") -> None:
+    """Parquet can hold lists, tables and bytes in a cell."""
+    import polars as pl
+
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
+        raise UserError(
+            f"column '{column.name}' holds {column.dtype}, not numbers or words: convert it first"
+        )
+
+
 def as_numbers(column: "pl.Series") -> np.ndarray | None:
     """The column as float64 with NaN where empty, or None if it holds words."""
     import polars as pl
 
+    _refuse_odd(column)
     if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean)):
         return None
     numbers = column.cast(pl.Float64, strict=False)
     if numbers.null_count() > column.null_count():
         return None
-    return numbers.fill_null(float("nan")).to_numpy()
+    return numbers.to_numpy()
 
 
 def _nearly_numbers(column: "pl.Series") -> bool:
@@ -133,6 +201,7 @@ def _nearly_numbers(column: "pl.Series") -> bool:
 
     if column.dtype != pl.String:
         return False
+    column = column.alias(PLAIN)
     numbers = column.cast(pl.Float64, strict=False).is_not_null() | column.str.contains(COMMA)
     return bool(numbers.sum() >= NEARLY_ALL * (len(column) - column.null_count()))
 
@@ -141,10 +210,11 @@ def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
     """Of a column of numbers, tell the first cell that is none."""
     import polars as pl
 
-    row_of_file = pl.int_range(1, pl.len() + 1).over(FILE).alias("@row")
-    cells = frame.select(FILE, row_of_file, pl.col(name).cast(pl.String))
-    is_word = pl.col(name).is_not_null() & pl.col(name).cast(pl.Float64, strict=False).is_null()
-    file, row, word = cells.filter(is_word).row(0)
+    words = frame[name].alias(PLAIN).cast(pl.String)
+    is_word = words.is_not_null() & words.cast(pl.Float64, strict=False).is_null()
+    at = int(is_word.arg_true()[0])
+    word, file = words[at], frame[FILE][at]
+    row = int((frame[FILE][: at + 1] == file).sum())
     cure = f"correct it, add '{word}' to 'empty'"
     if re.match(COMMA, word):
         cure = "write numbers with a point instead of the comma"
@@ -224,6 +294,8 @@ def as_words(column: "pl.Series") -> list[str]:
     """Each cell as text, empty where missing; the code 3.0 of one file is the code 3 of another."""
     import polars as pl
 
+    _refuse_odd(column)
+    column = column.alias(PLAIN)
     return column.cast(pl.String).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").to_list()
 
 

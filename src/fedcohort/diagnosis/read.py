@@ -13,9 +13,21 @@ from numpy.typing import NDArray
 
 from fedcohort.core.settings import nearest
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
-from fedcohort.data.tables import FILE, client_column, label_column, read_table
+from fedcohort.data.places import Places, user_path
+from fedcohort.data.tables import (
+    FILE,
+    cleaned,
+    client_column,
+    is_parquet,
+    label_column,
+    named,
+    read_csv,
+    read_parquet,
+    read_table,
+    reading,
+)
 from fedcohort.errors import UserError
+from fedcohort.names import safe_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,11 +64,12 @@ def read_numbers(
     path: str | Path, client: str | None = None
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """Any numbers, a row per client: the table, the clients' names and the names of the other columns."""
-    import polars as pl
 
     table, client, names = _rows(Path(path), client)
     titles = [column for column in table.columns if column != client]
-    numbers = table.select(pl.col(titles).cast(pl.Float64, strict=False).fill_null(np.nan)).to_numpy()
+    numbers = np.empty((table.height, len(titles)))
+    for position, title in enumerate(titles):
+        numbers[:, position] = _as_floats(table[title])
     bad = np.argwhere(~np.isfinite(numbers))
     if bad.size:
         row, column = bad[0].tolist()
@@ -69,7 +82,8 @@ def read_numbers(
 
 def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, list[str]]:
     """A table with a row per client, which of its columns names the client, and the names."""
-    columns = _columns(path)
+    table = _table(path)
+    columns = table.columns
     if client is not None and client not in columns:
         raise UserError(f"{path.name} has no column '{client}'{nearest(client, columns)}")
     if client is None:
@@ -77,74 +91,60 @@ def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, l
         client = next((name for name in CLIENT_COLUMNS if name in columns), index)
     if "" in columns and client != "":
         raise UserError(f"{path.name}: column {columns.index('') + 1} has no name: name it or delete it")
-    table = _table(path)
     if client is None:
         return table, None, [str(row) for row in range(table.height)]
     return table, client, _client_names(table[client], client)
-
-
-def _columns(path: Path) -> list[str]:
-    """Column names, stripped; all that can be wrong with the file itself is found here."""
-    import polars as pl
-
-    if "*" in path.name:
-        raise UserError(f"{path}: several files are read as samples only, name their label with --label")
-    if not path.exists():
-        raise UserError(f"there is no file {path}: check the path")
-    if path.is_dir() or not path.name.lower().endswith(SUFFIXES):
-        raise UserError(f"{path} is not a table that can be read: give a {', '.join(SUFFIXES)} file")
-    try:
-        if path.suffix.lower() == ".parquet":
-            columns = list(pl.read_parquet_schema(path))
-        else:
-            # Not read as a header: polars would quietly rename the second of two equal columns.
-            first = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False)
-            columns = ["" if name is None else str(name).strip() for name in first.row(0)]
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(path, error) from error
-    separator = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
-    if separator:
-        raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
-    twice = sorted({name for name in columns if columns.count(name) > 1})
-    if twice:
-        raise UserError(f"{path.name} has two columns called '{twice[0]}': rename or merge them")
-    return columns
 
 
 def _table(path: Path) -> "pl.DataFrame":
     """All columns as text, so that a bad cell can be quoted as the user wrote it."""
     import polars as pl
 
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = pl.read_parquet(path).cast(pl.String)
+    _refuse_other_files(path)
+    with reading(path):
+        if is_parquet(path):
+            table = read_parquet(path).cast(pl.String)
+            names = list(table.columns)
         else:
-            table = pl.read_csv(path, infer_schema=False)
-            table = table.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
-            table = table.rename({name: name.strip() for name in table.columns})
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(path, error) from error
+            table, names = read_csv(path)
+    separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
+    if separator:
+        raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
+    table = cleaned(named(table, names, path), [""])
     if table.is_empty():
         raise UserError(f"{path.name} has column names and no rows: add one row per client")
-    text = pl.col(pl.String).str.strip_chars()
-    return table.with_columns(pl.when(text == "").then(None).otherwise(text).name.keep())
+    return table
+
+
+def _refuse_other_files(path: Path) -> None:
+    if "*" in path.name:
+        raise UserError(f"{path}: several files are read as samples only, name their label with --label")
+    if not user_path(str(path)).exists():
+        raise UserError(f"there is no file {path}: check the path")
+    if path.is_dir() or not path.name.lower().endswith(SUFFIXES):
+        raise UserError(f"{path} is not a table that can be read: give a {', '.join(SUFFIXES)} file")
 
 
 def _wide(path: Path, client: str | None) -> Counts:
-    import polars as pl
 
     table, client, names = _rows(path, client)
     classes = [column for column in table.columns if column != client]
-    numbers = table.select(pl.col(classes).cast(pl.Float64, strict=False))
     matrix = np.zeros((table.height, len(classes)), dtype=np.int64)
     for position, column in enumerate(classes):
-        values = numbers[column].fill_null(np.nan).to_numpy()
+        values = _as_floats(table[column])
         bad = np.flatnonzero(~((values >= 0) & (values < LARGEST) & (values == np.floor(values))))
         if bad.size:
             row = int(bad[0])
             raise _bad_count(table[column][row], column, row, names[row], client is None)
         matrix[:, position] = values.astype(np.int64)
     return Counts(matrix, names, classes)
+
+
+def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
+    """Cells as numbers, NaN where they are none."""
+    import polars as pl
+
+    return column.cast(pl.Float64, strict=False).to_numpy()
 
 
 def _client_names(ids: "pl.Series", client: str) -> list[str]:
@@ -159,7 +159,7 @@ def _client_names(ids: "pl.Series", client: str) -> list[str]:
                 f"or name the label column of a long table with --label"
             )
         rows[name] = row
-    return names
+    return safe_names(names)
 
 
 def _place(column: str, row: int, client: str, numbered: bool) -> str:
@@ -197,7 +197,7 @@ def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     shape = len(clients), len(classes)
     cell = np.array([row_of[name] for name in owners]) * len(classes) + codes.numpy()
     matrix = np.bincount(cell, minlength=len(clients) * len(classes)).reshape(shape).astype(np.int64)
-    return Counts(matrix, clients, list(classes))
+    return Counts(matrix, safe_names(clients), list(classes))
 
 
 def _sensible(counts: Counts, path: Path, label: str | None, fewest: int) -> Counts:
@@ -210,15 +210,3 @@ def _sensible(counts: Counts, path: Path, label: str | None, fewest: int) -> Cou
     if clients < fewest:
         raise UserError(f"{path.name} has one client: a diagnosis compares at least two")
     return counts
-
-
-def _unreadable(path: Path, error: Exception) -> UserError:
-    import polars as pl
-
-    if isinstance(error, pl.exceptions.NoDataError):
-        return UserError(f"{path.name} is empty: give a line of column names and one row per client")
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    cure = "save it again as Parquet"
-    if path.suffix.lower() != ".parquet":
-        cure = "check that it is UTF-8 text and that no row has more cells than the header"
-    return UserError(f"{path.name} cannot be read ({reason}): {cure}")

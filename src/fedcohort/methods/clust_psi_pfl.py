@@ -37,7 +37,7 @@ from fedcohort.cluster import join_largest, kmeans_by_silhouette
 from fedcohort.core.method import register
 from fedcohort.core.parts import Grouping, Memory
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least
+from fedcohort.core.settings import above, at_least, between
 from fedcohort.diagnosis.distances import wpsi
 from fedcohort.diagnosis.features import feature_psi, quantity_terms
 from fedcohort.diagnosis.grouping import psi_features, side_by_side, standardise
@@ -57,7 +57,7 @@ class ClustPsiPfl(Grouping):
     signed: bool = False  # tell a surplus of a class from a shortage
     gate: bool = False  # ignore what IID sampling would give too: one group when nothing else is left
     max_groups: Annotated[int, at_least(2)] | None = None  # most tried; None: clients - 1, 20 beyond 200
-    features: Annotated[int, at_least(0)] = 0  # bins of each attribute to group by too; 0: labels alone
+    features: Annotated[int, between(0, 1000)] = 0  # bins of each attribute to group by too; 0: labels alone
     quantity: bool = False  # group by the clients' shares of all samples too
 
     def uses(self) -> frozenset[str]:

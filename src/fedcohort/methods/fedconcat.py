@@ -35,7 +35,7 @@ from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least
+from fedcohort.core.settings import at_least, between
 
 
 @register
@@ -47,10 +47,10 @@ class FedConcat(Aggregator, Grouping):
 
     groups: Annotated[int, at_least(1)] = 5  # models to put side by side
     rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top
-    steps: Annotated[int, at_least(1)] = 3  # mini-batches of a client in each of those later rounds
+    steps: Annotated[int, between(1, 10**7)] = 3  # mini-batches of a client in each of those later rounds
     top: Literal["random", "joined"] = "random"  # how that layer starts; joined: as the sum of the groups'
     inferred: bool = False  # infer labels from the first round's models instead of asking for counts
-    noise: Annotated[int, at_least(1)] = 10_000  # random examples that they are inferred from
+    noise: Annotated[int, between(1, 10**6)] = 10_000  # random examples that they are inferred from
     capacity: Annotated[float, at_least(1)] | None = None  # most clients of a group, over an equal share
     sampling: Literal["all", "group"] = "all"  # draw one cohort from everybody, or one from each group
 
@@ -73,7 +73,8 @@ class FedConcat(Aggregator, Grouping):
         """The group of each client with these labels."""
         if self.capacity is None or not len(shares):
             return kmeans_groups(shares, self.groups, seed)
-        most = math.ceil(self.capacity * len(shares) / min(self.groups, len(shares)))
+        equal = len(shares) / min(self.groups, len(shares))
+        most = min(len(shares), math.ceil(self.capacity * equal))
         return capped_groups(shares, self.groups, most, seed)
 
     def odds(self, memory: Memory, profile: Profile) -> Tensor:

@@ -43,12 +43,12 @@ class FedCor(Selector):
     interval: Annotated[int, at_least(1)] = 10  # rounds between fits
     beta: Annotated[float, between(0, 1)] = 0.95  # discount of a client each time it is chosen
     gamma: Annotated[float, above(0), between(0, 1)] = 0.95  # weight of a loss change a round later
-    dimensions: Annotated[int, at_least(1)] = 15  # of each client's embedding
+    dimensions: Annotated[int, between(1, 1000)] = 15  # of each client's embedding
     noise: Annotated[float, above(0)] = 0.01  # standard deviation of a loss change of its own
-    history: Annotated[int, at_least(1)] = 100  # loss changes that are remembered
+    history: Annotated[int, between(1, 100_000)] = 100  # loss changes that are remembered
     mean: Literal["history", "zero"] = "history"  # expected loss change: what was seen, or none
-    first_iterations: Annotated[int, at_least(1)] = 1000  # of Adam, in the fit after warm-up
-    iterations: Annotated[int, at_least(1)] = 100  # of Adam, in later fits
+    first_iterations: Annotated[int, between(1, 10**6)] = 1000  # of Adam, in the fit after warm-up
+    iterations: Annotated[int, between(1, 10**6)] = 100  # of Adam, in later fits
     lr: Annotated[float, above(0)] = 0.01  # of Adam
 
     def uses(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ from fedcohort.cluster import by_mean, dbscan_groups, kmedoids_groups, optics_gr
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least, between
+from fedcohort.core.settings import above, at_least, below
 from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points, hellinger_to_pool
 
 Top = Annotated[int, at_least(1)] | Literal["auto"] | None
@@ -43,7 +43,7 @@ class FedLECC(Selector):
     clusters_per_round: Top = None  # J; None: all, or one per client asked; "auto": chosen by labels
     clustering: Literal["optics", "dbscan", "kmedoids"] = "optics"  # of the Hellinger distances
     min_samples: Annotated[int, at_least(2)] = 2  # OPTICS, DBSCAN: neighbours that make a core client
-    xi: Annotated[float, between(0, 1)] = 0.05  # OPTICS: steepness that ends a cluster
+    xi: Annotated[float, at_least(0), below(1)] = 0.05  # OPTICS: steepness that ends a cluster
     radius: Annotated[float, above(0)] = 0.2  # DBSCAN: Hellinger distance of neighbours
     medoids: Annotated[int, at_least(1)] = 10  # k-medoids: number of clusters
     quota: Literal["fill", "balanced"] = "fill"  # ceil(m/J) a cluster until m, or equal shares for all J

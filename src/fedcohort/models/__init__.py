@@ -15,10 +15,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedcohort.core.flat import Flat, Weights
+from fedcohort.core.limits import refuse_beyond
 from fedcohort.core.registry import Registry
 from fedcohort.core.settings import build as build_settings
 from fedcohort.errors import UserError
 from fedcohort.own_code import in_words, own_function
+
+COPIES = 4  # of a network's weights, that training it takes at least
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,20 @@ def flat_model(
         model = build_settings(MODELS.get(model), settings or {}, "model")
     known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     if isinstance(model, Model):
+        _refuse_giant(model, **known)
         return _try_out(partial(model.network, **known), **known)
     return _try_out(_maker(model, known, dict(settings or {})), **known)
+
+
+def _refuse_giant(model: Model, shape: tuple[int, ...], classes: int, vocabulary: int) -> None:
+    """Counts the weights of one of our own networks before any memory is taken for them."""
+    try:
+        with torch.device("meta"):
+            network = model.network(shape, classes, vocabulary)
+        weights = sum(tensor.numel() for tensor in network.parameters())
+    except (RuntimeError, OverflowError, TypeError):  # a size that not even a number can hold
+        raise UserError(f"model: no {model.name} can be made as large as that: lower its settings") from None
+    refuse_beyond(COPIES * 4 * weights, f"model: {model.name}", "make it smaller")
 
 
 def _maker(

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedcohort.core.settings import at_least
 from fedcohort.errors import UserError
+from fedcohort.names import safe_names
 from fedcohort.partition import Partition, Partitioner, register
 from fedcohort.partition._dealing import rows_by_client
 
@@ -40,5 +41,5 @@ class Natural(Partitioner):
         number = np.full(len(ids), -1, dtype=np.int64)
         number[kept] = np.arange(len(kept))
         story = {"clients": len(kept), "clients_found": len(ids), "clients_too_small": small}
-        names = tuple(str(name) for name in ids[kept])
+        names = tuple(safe_names([str(name) for name in ids[kept]]))
         return Partition(rows_by_client(number[client], len(kept)), names=names, provenance=story)

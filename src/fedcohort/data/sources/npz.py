@@ -1,10 +1,6 @@
 """NumPy archives: arrays of examples and labels, perhaps with a test set and client ids."""
 
-import zipfile
 from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
 
 from fedcohort.core.settings import nearest
 from fedcohort.data.dataset import Dataset
@@ -12,6 +8,7 @@ from fedcohort.data.features import scale_arrays
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
+from fedcohort.data.unpack import read_arrays
 from fedcohort.errors import UserError
 
 
@@ -30,7 +27,7 @@ class Npz:
     normalise: bool = True
 
     def load(self, where: Places) -> Dataset:
-        arrays = _read(where.file(self.path))
+        arrays = read_arrays(where.file(self.path))
         for name in (self.x, self.y):
             if name not in arrays:
                 raise UserError(f"{self.path} has no array '{name}'{nearest(name, arrays)}")
@@ -39,13 +36,3 @@ class Npz:
         owner, test_owner = arrays.get(self.client), arrays.get(self.client_test)
         provenance = {"source": "npz", "path": self.path, **story}
         return Dataset(x, y, classes, test_x, test_y, owner, test_owner, provenance)
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path} is not an archive of plain arrays: save it with numpy.savez(path, x=x, y=y)"
-        ) from error

@@ -4,7 +4,7 @@ Go, Bhayani, Huang: Twitter Sentiment Classification using Distant Supervision (
 """
 
 import csv
-import gzip
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -17,6 +17,7 @@ from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
 from fedcohort.data.texts import tokenise
+from fedcohort.data.unpack import read_bytes
 from fedcohort.errors import UserError
 
 FOLDERS = ("sent140", "sentiment140")
@@ -60,12 +61,15 @@ class Sent140:
 
 def read_tweets(path: Path) -> Tweets:
     """All tweets but the neutral ones; only the official layout (six columns, no header) knows the user."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8", errors="replace", newline="") as file:
-        rows = list(csv.reader(file))
+    text = read_bytes(path).decode("utf-8", errors="replace")
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise UserError(f"{path} is not a table ({error}): fetch it again") from error
     official = bool(rows) and len(rows[0]) == 6
     if not official and (not rows or rows[0] != ["label", "text"]):
         raise UserError(f"{path} is neither the official file nor a table of label and text: fetch it again")
-    rows = [row for row in (rows if official else rows[1:]) if row[0] in MEANING]
+    width = len(rows[0])
+    rows = [row for row in (rows if official else rows[1:]) if len(row) == width and row[0] in MEANING]
     label = np.array([MEANING[row[0]] for row in rows], dtype=np.int64)
     return Tweets([row[-1] for row in rows], label, np.array([row[4] for row in rows]) if official else None)

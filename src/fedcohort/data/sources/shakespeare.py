@@ -4,7 +4,6 @@ The task of LEAF (Caldas et al., 2018, https://arxiv.org/abs/1812.01097), after 
 speeches that anybody may have cut from the plays: LEAF's own list of clients is another edition's.
 """
 
-import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedcohort.core.settings import at_least
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
+from fedcohort.data.unpack import read_bytes
 from fedcohort.errors import UserError
 
 FOLDERS = ("shakespeare",)
@@ -60,13 +60,12 @@ class Shakespeare:
 
 def read_speeches(path: Path) -> dict[str, str]:
     """All that each role says, in the order of the file, a speech a line."""
-    opened = gzip.open if path.suffix == ".gz" else open
     said: dict[str, list[str]] = {}
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                speech = json.loads(line)
-                said.setdefault(f"{speech['play']}: {speech['role']}", []).append(speech["text"])
-    except (ValueError, KeyError, TypeError) as error:
+        for line in read_bytes(path).decode("utf-8").splitlines():
+            speech = json.loads(line)
+            text = speech["text"].encode("utf-8").decode("utf-8")  # a text, and one that can be written
+            said.setdefault(f"{speech['play']}: {speech['role']}", []).append(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is not a list of speeches ({error}): check the file") from error
     return {role: "\n".join(speeches) for role, speeches in said.items()}

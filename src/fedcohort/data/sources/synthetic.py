@@ -6,7 +6,8 @@ from typing import Annotated
 import torch
 
 from fedcohort.core import keyed
-from fedcohort.core.settings import above, at_least
+from fedcohort.core.limits import refuse_beyond
+from fedcohort.core.settings import above, at_least, between
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
@@ -18,12 +19,16 @@ class Synthetic:
     """Class centres drawn from a standard normal, examples around them."""
 
     samples: Annotated[int, at_least(2)] = 2000
-    classes: Annotated[int, at_least(2)] = 10
+    classes: Annotated[int, between(2, 10_000)] = 10
     features: Annotated[int, at_least(1)] = 20
     spread: Annotated[float, above(0)] = 1.0  # standard deviation of a class; 1 is moderately hard
     seed: int = 0
 
     def load(self, where: Places) -> Dataset:
+        cells = self.samples * (self.features + 2) + self.classes * self.features
+        refuse_beyond(
+            3 * 4 * cells, "the data set", "lower 'samples' or 'features'"
+        )  # centres, noise and sum
         draw = keyed.generator(self.seed, "synthetic")
         centres = torch.randn(self.classes, self.features, generator=draw)
         y = torch.arange(self.samples) % self.classes

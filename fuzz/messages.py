@@ -1,0 +1,116 @@
+"""Answers of one client that lies, while the others are honest: the run must end well without it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, Message
+
+from fuzz import wild
+from fuzz.draw import Draw
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from flower.inprocess import FIRST, InProcess
+from flower.tiny import CLIENTS, experiment, nodes, through_flower
+
+SHARE, SECONDS = 4, 60.0
+KINDS = (
+    "query.profile",
+    "query.loss",
+    "query.survey",
+    "train",
+    "query.update",
+    "evaluate",
+    "query.cross",
+    "query.memory",
+)
+METHODS = (
+    "fedavg",
+    "scaffold",
+    "fednova",
+    "qfedavg",
+    "fedlecc",
+    "haccs",
+    "ifca",
+    "fedentropy",
+    "cafa",
+    "clust_psi_pfl(features=4)",
+)
+TYPES = ("float32", "float64", "int64", "bool", "complex64", "object", "str", "V8", "float16", "nonsense", "")
+SHAPES = ([], [0], [3], [2, 2], [10**12], [-1], [10**6, 10**6], [1] * 80)
+FACTS = ("-1", "0", "1e308", "NaN", "Infinity", "null", "true", '""', '"x"', "[]", "{}", "[1e400]", "1" + "0" * 400, "1" + "0" * 30,
+         "[1000000000000000000000000000000, 0, 0]", "[" * 3000 + "]" * 3000, '"\\ud800"', '"' + "9" * 5000 + '"', "[[[]]]", "1000000000000000")  # fmt: skip
+BODIES = (
+    b"",
+    b"\0" * 64,
+    b"PK\x03\x04",
+    b"\x93NUMPY\x01\x00",
+    b"\x80\x04.",
+    b"\xff" * 128,
+    b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }\n",
+)
+
+
+def make(draw: Draw) -> dict[str, Any]:
+    changes = []
+    for _ in range(1 + draw.below(2)):
+        kind = draw.below(5)
+        where = draw.below(16)
+        if kind < 2:
+            changes.append(
+                ("fact", where, draw.pick(FACTS) if draw.below(3) else json.dumps(wild.text(draw)))
+            )
+        elif kind == 2:
+            changes.append(("scale", where, draw.pick(("0", "-1", "1e30", "1e300", "nan", "inf", "1e9"))))
+        elif kind == 3:
+            changes.append(
+                ("array", where, (draw.pick(TYPES), draw.pick(SHAPES), draw.pick(("numpy.ndarray", "x", ""))))
+            )
+        else:
+            changes.append(("bytes", where, draw.pick(BODIES)))
+    return {"method": draw.pick(METHODS), "kind": draw.pick(KINDS), "changes": changes}
+
+
+def spoil(reply: Message, changes: list[Any]) -> Message:
+    """The reply with these changes; what a change is about goes by its place among what the reply holds."""
+    if not reply.has_content():
+        return reply
+    for how, where, what in changes:
+        arrays = [(own, key) for own in reply.content.array_records.values() for key in own]
+        if how == "fact":
+            record = reply.content.config_records.get("facts")
+            if record is not None and (known := json.loads(str(record["json"]))):
+                key = sorted(known)[where % len(known)]
+                others = [
+                    f"{json.dumps(name)}: {json.dumps(value)}" for name, value in known.items() if name != key
+                ]
+                record["json"] = "{" + ", ".join([*others, f"{json.dumps(key)}: {what}"]) + "}"
+        elif arrays:
+            own, key = arrays[where % len(arrays)]
+            own[key] = _odd_array(own[key], how, what)
+    return reply
+
+
+def _odd_array(array: Array, how: str, what: Any) -> Array:
+    if how == "scale":
+        values = array.numpy()
+        return Array((values * float(what)).astype(values.dtype))
+    if how == "array":
+        return Array(dtype=what[0], shape=tuple(what[1]), stype=what[2], data=array.data)
+    return Array(dtype=array.dtype, shape=tuple(array.shape), stype=array.stype, data=what)
+
+
+def try_case(case: dict[str, Any], home: Path) -> str:
+    grid: InProcess = nodes(home)
+    liar = FIRST + 2
+    grid.spoil = lambda kind, node, reply: (
+        spoil(reply, case["changes"]) if (kind, node) == (case["kind"], liar) else reply
+    )
+    asked = experiment(case["method"], rounds=1, cohort=CLIENTS)
+    result, _ = through_flower(asked, home, grid)
+    models = [group.weights.params for group in result.state.groups]
+    assert all(bool(params.isfinite().all()) for params in models), "a model is not finite"
+    used = [row for row in result.rows if row.metric == "trained" and row.value]
+    assert len(used) >= CLIENTS - 3, f"only {len(used)} of {CLIENTS} clients were used"
+    return "completed"

@@ -1,0 +1,231 @@
+"""Files that somebody made to do harm: each is answered with one sentence, before it costs memory or time."""
+
+import gzip
+import io
+import pickle
+import struct
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fedcohort.core import limits
+from fedcohort.data import Places, federate, load
+from fedcohort.data.cifar_files import unpickle_arrays
+from fedcohort.data.idx_files import read_idx
+from fedcohort.data.tables import named, read_table
+from fedcohort.data.unpack import read_arrays, read_bytes
+from fedcohort.diagnosis import read_counts
+from fedcohort.diagnosis.read import read_numbers
+from fedcohort.errors import UserError
+from fedcohort.partition import partitioner
+
+BOMB = 12_000_000  # bytes of zeros, which gzip makes a thousandth of
+
+
+def archive(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, content in members.items():
+            out.writestr(f"{name}.npy", content)
+    return path
+
+
+def npy(shape: tuple[int, ...], kind: str, body: bytes) -> bytes:
+    """An array's file, whose header may promise what is not there."""
+    head = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + body
+
+
+def pickled(value: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.array([value], dtype=object), allow_pickle=True)
+    return out.getvalue()
+
+
+class Touches:
+    """Unpickling it writes a file."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.canary,)
+
+
+@contextmanager
+def suppress_told(said: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        said.append(str(error))
+
+
+def test_what_expands_a_thousandfold_is_not_expanded(tmp_path: Path) -> None:
+    packed = tmp_path / "t.csv.gz"
+    packed.write_bytes(gzip.compress(b"a,b\n" + bytes(BOMB)))
+    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+        with pytest.raises(UserError, match="would expand to more than 100 times its size"):
+            read(packed)
+    images = tmp_path / "images.gz"
+    images.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 1, 1, BOMB) + bytes(BOMB)))
+    with pytest.raises(UserError, match="would expand"):
+        read_idx(images)
+    with pytest.raises(UserError, match="would expand"):
+        read_arrays(archive(tmp_path / "x.npz", x=npy((BOMB,), "|u1", bytes(BOMB))))
+
+
+@pytest.mark.parametrize("start", [b"\x28\xb5\x2f\xfd", b"\x78\x9c"])
+def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
+    """Polars would expand zstd, which has no bound, by itself."""
+    (tmp_path / "t.csv").write_bytes(start + b"anything")
+    with pytest.raises(UserError, match="not by gzip: unpack it first"):
+        read_table(str(tmp_path / "t.csv"), Places(), True, ",")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        npy((10**12,), "<f4", b"1234"),
+        npy((-1,), "<f4", b""),
+        npy((2,), "<c16", bytes(32)),
+        npy((2,), "|V8", bytes(16)),
+        pickled({"a": 1}),
+        b"\x93NUMPY\x01\x00\x04\x00((((",
+        b"",
+    ],
+    ids=["a terabyte", "negative", "complex", "void", "pickle", "no header", "nothing"],
+)
+def test_arrays_that_are_none(tmp_path: Path, member: bytes) -> None:
+    with pytest.raises(UserError, match="is not an archive of plain arrays"):
+        read_arrays(archive(tmp_path / "x.npz", x=member))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"x": np.float32(1), "y": np.arange(3)}, "examples have the shapes"),
+        ({"x": np.ones((3, 2)), "y": np.int64(1)}, "labels are of type int64 and shape ()"),
+        ({"x": np.ones((3, 0)), "y": np.arange(3)}, "hold nothing"),
+        ({"x": np.ones((3, 2)), "y": np.arange(3), "client": np.ones((3, 2))}, "client ids have shape"),
+        ({"x": np.ones((3, 2)), "y": np.full(3, 1e300)}, "labels are as large as 1e+300"),
+        ({"x": np.ones((3, 2)), "y": np.arange(3), "x_test": np.ones((3, 5))}, "prepare both alike"),
+    ],
+)
+def test_arrays_of_odd_shape(tmp_path: Path, cache: Path, arrays: dict[str, Any], sentence: str) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(UserError) as raised:
+        load("npz", path=str(tmp_path / "x.npz"))
+    assert sentence in str(raised.value)
+
+
+def test_pickles_of_cifar_run_nothing_and_take_no_memory(tmp_path: Path) -> None:
+    canary, file = tmp_path / "canary", tmp_path / "data_batch_1"
+    put_far = b"\x80\x02]r" + struct.pack("<I", 2**31 - 1) + b"."  # remembered under a number of 16 GB
+    whole = b"\x80\x02cnumpy\nndarray\n(I1000000000000\nt\x85R."  # ndarray((10**12,))
+    for content in (pickle.dumps({"data": Touches(canary)}), put_far, whole, b"", b"\xff"):
+        file.write_bytes(content)
+        since = time.process_time()
+        with pytest.raises(UserError, match="data_batch_1 is"):
+            unpickle_arrays(file)
+        assert time.process_time() - since < 2
+    assert not canary.exists()
+
+
+def test_damaged_parquet_is_one_sentence(tmp_path: Path) -> None:
+    """Some damage makes Polars panic, with something that is no Exception."""
+    whole, path = io.BytesIO(), tmp_path / "t.parquet"
+    pl.DataFrame({"client": ["a", "b"] * 9, "n": range(18)}).write_parquet(whole)
+    content, said = whole.getvalue(), []
+    for at in range(0, len(content), 7):
+        path.write_bytes(content[:at] + b"\xff\xff" + content[at + 2 :])
+        with suppress_told(said):
+            read_table(str(path), Places(), True, ",")
+    assert len(said) > 10
+    assert all(each.startswith(f"{path} cannot be read as Parquet (") for each in said)
+
+
+def test_a_panic_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*_: Any, **__: Any) -> None:
+        raise pl.exceptions.PanicException("index out of bounds")
+
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr(pl, "scan_parquet", panic)
+    for read in (read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+        with pytest.raises(UserError, match=r"cannot be read as Parquet \(index out of bounds\)"):
+            read(tmp_path / "t.parquet")
+
+
+def test_parquet_that_promises_more_rows_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pl.DataFrame({"a": [0] * 100_000}).write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(limits, "machine_bytes", lambda: 1_000_000)
+    with pytest.raises(UserError, match=r"t.parquet needs .* GB, and this machine has"):
+        read_table(str(tmp_path / "t.parquet"), Places(), True, ",")
+
+
+def test_parquet_cells_that_are_lists(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": [[1], [2]], "b": [b"\xff", b"x"], "n": [3, 4], "y": [0, 1]}).write_parquet(path)
+    for column in ("a", "b"):
+        with pytest.raises(UserError, match=f"column '{column}' holds .*, not numbers or words"):
+            load("table", path=str(path), label="y", features=[column])
+        with pytest.raises(UserError, match=f"column '{column}' holds"):
+            load("table", path=str(path), label=column, features=["n"])
+
+
+def test_forty_thousand_columns_are_compared_in_a_moment(tmp_path: Path) -> None:
+    """Each with each, that took 26 seconds."""
+    names = [f"c{number}" for number in range(40_000)]
+    frame = pl.DataFrame(np.zeros((1, 40_000)))
+    since = time.process_time()
+    assert named(frame, names, tmp_path).width == 40_000
+    with pytest.raises(UserError, match="two columns called 'c0'"):
+        named(frame, [*names[1:], "c0", "c0"], tmp_path)
+    assert time.process_time() - since < 3
+
+
+@pytest.mark.parametrize("text", ["\n1,2\n", ",,\n1,2,3\n", " \na,b\n"])
+def test_a_first_line_without_names(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    for read in (read_counts, read_numbers, lambda path: read_table(str(path), Places(), True, ",")):
+        with pytest.raises(UserError, match=r"t\.csv"):
+            read(path)
+
+
+@pytest.mark.parametrize("name", ["*", "^.*$", "^a.*$"])
+def test_names_that_look_like_patterns_are_names(tmp_path: Path, cache: Path, name: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{name},ab,y\n1,2,0\n3,5,1\n")
+    assert load("table", path=str(path), label="y").shape == (2,)
+    assert read_counts(path).matrix.tolist() == [[1, 2, 0], [3, 5, 1]]
+    path.write_text(f"{name},ab,y\n" + "1,2,0\n" * 20 + "x,5,1\n")
+    with pytest.raises(UserError, match="'x' in row 21 of t"):
+        load("table", path=str(path), label="y")
+
+
+def test_names_of_clients_are_harmless_and_the_same_everywhere(tmp_path: Path, cache: Path) -> None:
+    odd = ['=HYPERLINK("http://x")', "a\nERROR", "\x1b[31mred", "x" * 100 + "1", "x" * 100 + "2", "plain"]
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"site": odd * 2, "a": range(12), "y": [0, 1] * 6}).write_parquet(path)
+    dealt = federate(load("table", path=str(path), label="y", client="site"), partitioner("natural")).clients
+    counted = read_counts(path, "site", "y").client_names
+    assert sorted(dealt) == sorted(counted)
+    assert len(set(dealt)) == len(odd)
+    assert "plain" in dealt
+    assert all(name.isprintable() and name[0] not in "=+-@" and len(name) <= 81 for name in dealt)
+    wide = tmp_path / "w.parquet"
+    pl.DataFrame({"site": odd, "0": [1] * 6, "1": [1] * 6}).write_parquet(wide)
+    assert sorted(read_counts(wide, "site").client_names) == sorted(dealt)
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "~nobody-is-called-this/x", "a\0b", "*" + "x" * 5000])
+def test_paths_that_no_file_can_have(cache: Path, path: str) -> None:
+    for source in ("table", "npz", "idx"):
+        with pytest.raises(UserError):
+            load(source, path=path, **({"label": "y"} if source == "table" else {}))
