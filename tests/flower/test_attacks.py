@@ -301,12 +301,14 @@ def test_how_far_a_client_could_go_is_computed_not_believed(reach: object, tmp_p
     assert values(told, "rejected") == [0]
 
 
-def test_an_update_that_would_break_the_model_is_taken_back(tmp_path: Path) -> None:
-    """Where the operator believes any update: Adam squares this one, and the others' round still counts."""
-    trust = {"trust": {"max_update_ratio": 1e300}}
+def test_an_update_that_would_break_the_model_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where any update is believed: Adam squares this one, and the others' round still counts."""
+    monkeypatch.setattr("fedcohort.flower.engine.outsized", lambda *_: {})
     spoil = by_one(wire.TRAIN, with_tensor("update", "delta", 1e30))
-    spoilt = attacked(tmp_path / "spoilt", "fedadam", spoil, **trust)
-    absent = attacked(tmp_path / "absent", "fedadam", by_one(wire.TRAIN, BROKEN["crashed"]), **trust)
+    spoilt = attacked(tmp_path / "spoilt", "fedadam", spoil)
+    absent = attacked(tmp_path / "absent", "fedadam", by_one(wire.TRAIN, BROKEN["crashed"]))
     torch.testing.assert_close(spoilt.state.groups[0].weights, absent.state.groups[0].weights)
     assert values(spoilt, "rejected") == [1]
     assert events_of(tmp_path / "spoilt") == [

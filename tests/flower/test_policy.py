@@ -268,7 +268,7 @@ def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> No
     assert is_refused(
         concat(wire.SCORE, {**EVALUATE, "merge": {"steps": 10**9, "joined": False}}, **encoders)
     )
-    more = {**order, "probes": [], "budget": {"lr": 0.1, "batch": 16, "epochs": 1e6}}
+    more = {**order, "probes": [], "budget": {"lr": 0.1, "batch": 16, "epochs": 1e4}}
     assert is_refused(ask(wire.TRAIN, more, down=always("ill")))
     two = {**model, "model/1": always("well")}
     assert is_refused(client("power_of_choice")(wire.LOSS, {"samples": None}, **two))
