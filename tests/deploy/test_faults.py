@@ -82,9 +82,9 @@ def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, n
         assert there.wait_for_run(run, 500) == "finished:completed"
     told, rows, page = there.told(), read_rows(there.results()), there.report()
     for client, what in ((1, "its update is not a number"), (2, "its update has the wrong shape")):
-        assert told.count(f"client {client} is refused: {what}\n") == 2, told[-5000:]
+        assert told.count(f"client-{client} is refused: {what}\n") == 2, told[-5000:]
         assert f"is refused: {what} (rounds 1 and 2)" in page
-    assert "client 3 did not answer in time" in told
+    assert "client-3 did not answer in time" in told
     assert "did not answer in time (round 2" in page
     assert "does not take part: it sent 11 label counts for 10 classes" in told
     assert "does not take part: it sent 11 label counts for 10 classes" in page
@@ -106,7 +106,7 @@ def test_a_client_killed_in_a_round_is_missed_and_comes_back_by_itself(tmp_path,
         victim.wait_for("not connected; trying again", 30)
         assert there.wait_for_run(run, 500) == "finished:completed"
         there.shut_out(3)
-    rows, own, page = read_rows(there.results()), read_rows(there.results(), "client 2"), there.report()
+    rows, own, page = read_rows(there.results()), read_rows(there.results(), "client-2"), there.report()
     assert [rows[number, "round.lost"] for number in (1, 2, 5)] == [0, 1, 0]
     assert [own[number, "cohort.trained"] for number in (1, 2, 5)] == [1, 0, 1]
     assert "went offline (round 2)" in page or "did not answer in time (round 2)" in page, there.told()
@@ -158,7 +158,7 @@ def test_clients_load_their_data_by_a_function_and_get_their_model_with_the_app(
         assert there.wait_for_run(run, 400) == "finished:completed", there.server.text[-3000:]
     sizes = {
         name: read_rows(there.results(), name)[1, "personal.test_size"]
-        for name in ("client 0", "client 1", "client 2", "client-3")
+        for name in (f"client-{number}" for number in range(4))
     }
     assert set(sizes.values()) == {8.0}  # a fifth of forty
     assert read_rows(there.results())[1, "global.loss"] < math.log(2)  # less than before it learned anything

@@ -14,6 +14,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
+from fedcohort.errors import UserError
 from fedcohort.flower import wire
 from fedcohort.flower.card import natural
 from fedcohort.flower.diary import read_events
@@ -205,6 +206,14 @@ def test_who_lies_about_itself_is_left_out_alone(how: str, tmp_path: Path) -> No
     assert all(value.isfinite().all() for value in result.state.groups[0].weights)
     ((_, what),) = events_of(tmp_path)
     assert what.startswith("does not take part: ")
+
+
+@pytest.mark.parametrize("facts", [{"sizes": [10**30, 0, 0]}, {"shape": [1] * 5000}, {"shape": [10**30]}])
+def test_numbers_have_bounds_also_where_nobody_is_there_to_compare_with(facts: dict, tmp_path: Path) -> None:
+    """All clients say it, so that none is odd."""
+    attack = with_facts(**facts)
+    with pytest.raises(UserError, match="no client said what data it has"):
+        attacked(tmp_path, "fedavg", lambda kind, node, reply: attack(reply))
 
 
 def met(out: Path) -> Roster:

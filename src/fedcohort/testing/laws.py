@@ -3,7 +3,7 @@ broken."""
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from fedcohort.catalogue import remarks_on
 from fedcohort.core.cohort import choose_all
 from fedcohort.core.faults import Faults
+from fedcohort.core.loop import Report
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.settings import build
@@ -120,7 +121,7 @@ def check_chooses_fairly(method: Method) -> None:
 def check_survives_dropout(method: Method) -> None:
     """Clients that fail cost no more than their own update; when all do, nothing moves."""
     state, reports = play(method, tiny_task(faults=Faults(dropout=0.5)))
-    assert _finite(state), f"{method} with dropout is not finite"
+    assert _finite(state, reports), f"{method} with dropout is not finite"
     if method.pooled:
         return  # there is nobody to lose
     assert any(len(report.lost) for report in reports)
@@ -131,7 +132,7 @@ def check_survives_stragglers(method: Method) -> None:
     """Slow clients count with the steps they took, or are lost when what is late is dropped."""
     slow = tiny_task(faults=Faults(stragglers=1.0, straggler_draw="redraw"))
     state, reports = play(method, slow)
-    assert _finite(state), f"{method} with stragglers is not finite"
+    assert _finite(state, reports), f"{method} with stragglers is not finite"
     assert all(len(report.answered) for report in reports), f"{method} lost clients that were only slow"
     if not method.pooled:
         _check_stays(method, tiny_task(faults=Faults(stragglers=1.0, straggler_result="drop")))
@@ -142,13 +143,13 @@ def check_survives_nonsense(method: Method) -> None:
     task = tiny_task()
     if not method.pooled:
         state, reports = play(method, task, engine=OneBreaks(task))
-        assert _finite(state), f"{method} averaged a NaN"
+        assert _finite(state, reports), f"{method} averaged a NaN"
         noticed = method.silent or any(len(report.rejected) for report in reports)
         assert noticed, f"{method} did not notice a NaN"
     for mute in (OneTells, NobodyTells):  # fewer candidates than the cohort
         engine = mute(task.for_method(method))
-        state, _ = play(method, task, engine=engine)
-        assert _finite(state), f"{method} is not finite when losses are not"
+        state, reports = play(method, task, engine=engine)
+        assert _finite(state, reports), f"{method} is not finite when losses are not"
         _check_cohorts(method, task, play(method, task, 1, engine=engine)[0], engine)
 
 
@@ -165,7 +166,7 @@ def check_edges(method: Method) -> None:
     }
     for what, task in tasks.items():
         state, reports = play(method, task, 2)
-        assert _finite(state), f"{method} fails with {what}"
+        assert _finite(state, reports), f"{method} fails with {what}"
         assert all(len(report.answered) for report in reports), f"{method} trains nobody with {what}"
 
 
@@ -194,8 +195,10 @@ CHECKS: tuple[Callable[[Method], None], ...] = (
 )
 
 
-def _finite(state: State) -> bool:
-    return all(bool(group.weights.params.isfinite().all()) for group in state.groups)
+def _finite(state: State, reports: Sequence[Report]) -> bool:
+    """Whether the method made numbers only: what is none, the loop takes back and reports."""
+    kept = not any(len(report.spoilt) for report in reports)
+    return kept and all(bool(group.weights.params.isfinite().all()) for group in state.groups)
 
 
 def _check_cohorts(method: Method, task: Task, state: State, engine: LoopEngine) -> None:
