@@ -5,6 +5,7 @@ import io
 import pickle
 import struct
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,14 +127,15 @@ def test_arrays_of_odd_shape(tmp_path: Path, cache: Path, arrays: dict[str, Any]
 
 def test_pickles_of_cifar_run_nothing_and_take_no_memory(tmp_path: Path) -> None:
     canary, file = tmp_path / "canary", tmp_path / "data_batch_1"
-    put_far = b"\x80\x02]r" + struct.pack("<I", 2**31 - 1) + b"."  # remembered under a number of 16 GB
+    put_far = b"\x80\x02]r" + struct.pack("<I", 2**27) + b"."  # remembered under a number of two gigabytes
     whole = b"\x80\x02cnumpy\nndarray\n(I1000000000000\nt\x85R."  # ndarray((10**12,))
     for content in (pickle.dumps({"data": Touches(canary)}), put_far, whole, b"", b"\xff"):
         file.write_bytes(content)
-        since = time.process_time()
+        tracemalloc.start()
         with pytest.raises(UserError, match="data_batch_1 is"):
             unpickle_arrays(file)
-        assert time.process_time() - since < 2
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+        tracemalloc.stop()
     assert not canary.exists()
 
 
@@ -224,7 +226,7 @@ def test_names_of_clients_are_harmless_and_the_same_everywhere(tmp_path: Path, c
     assert sorted(read_counts(wide, "site").client_names) == sorted(dealt)
 
 
-@pytest.mark.parametrize("path", ["x" * 5000, "~nobody-is-called-this/x", "a\0b", "*" + "x" * 5000])
+@pytest.mark.parametrize("path", ["x" * 5000, "~nobody-is-called-this/x", "a\0b", "*" + "x" * 5000, "a(**b)"])
 def test_paths_that_no_file_can_have(cache: Path, path: str) -> None:
     for source in ("table", "npz", "idx"):
         with pytest.raises(UserError):

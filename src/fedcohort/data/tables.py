@@ -83,6 +83,8 @@ def _refuse_other_columns(file: Path, columns: Sequence[str], first: Sequence[st
 def _files(path: str, where: Places) -> list[Path]:
     if "*" not in path:
         return [where.file(path)]
+    if "**" in path:
+        raise UserError(f"{path}: write one * for any part of a file's name, all files in one folder")
     pattern = user_path(path)
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
         if found := sorted(base.glob(pattern.name)):
