@@ -6,6 +6,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,18 @@ def trap(request: pytest.FixtureRequest, cli: Cli, here: Path, canary: Path) -> 
     return next(path.parent for path in here.glob("runs/e-001/*/result.json"))
 
 
+@contextmanager
+def serving(root: Path) -> Iterator[Server]:
+    with Server(root, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def look(cli: Cli, run: Path) -> list[int]:
     """The exit codes of every command that looks at a run or at its comparison."""
     commands = [
@@ -77,14 +91,10 @@ def test_commands_that_look_execute_nothing(trap: Path, cli: Cli, here: Path, ca
 
 
 def test_a_page_that_is_asked_for_executes_nothing(trap: Path, here: Path, canary: Path) -> None:
-    with Server(here / "runs", 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(here / "runs") as server:
         for path in ("", "report/e-001", f"report/e-001/{trap.name}"):
             with urllib.request.urlopen(server.url + path, timeout=30) as page:
                 assert trap.name.partition("-")[0] in page.read().decode()
-        server.shutdown()
-        thread.join()
     assert not canary.exists()
 
 
@@ -169,9 +179,7 @@ def test_the_command_that_goes_on_says_trust_where_it_is_needed(
 def test_only_this_server_s_pages_and_users_ask(here: Path, cli: Cli) -> None:
     """A browser says of an image on another web site's page that it is cross-site."""
     cli("run", "e.toml", "--quiet")
-    with Server(here / "runs", 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(here / "runs") as server:
         own = server.url.rstrip("/")
         asked = {
             (("Sec-Fetch-Site", "none"),): 200,
@@ -192,5 +200,3 @@ def test_only_this_server_s_pages_and_users_ask(here: Path, cli: Cli) -> None:
                 except urllib.error.HTTPError as error:
                     got = error.code
                 assert got == status, (headers, path)
-        server.shutdown()
-        thread.join()
