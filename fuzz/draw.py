@@ -1,6 +1,6 @@
 """Choices by chance, kept as numbers, so that a failing case can be made again from fewer and smaller ones.
 
-The idea is hypothesis's; its strategies spend 60 ms on a case of this size, and these functions a hundredth.
+The idea is hypothesis's; its strategies spend 60 ms on a case of this size, and these functions a few.
 """
 
 import random

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from flower.inprocess import FIRST, InProcess
 from flower.tiny import CLIENTS, experiment, nodes, through_flower
 
-SHARE, SECONDS = 4, 60.0
+SHARE, SECONDS = 2, 60.0
 KINDS = (
     "query.profile",
     "query.loss",

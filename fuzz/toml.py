@@ -26,7 +26,7 @@ from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.wild import damaged
 
-SHARE, SECONDS = 600, 20.0
+SHARE, SECONDS = 400, 20.0
 STEPS = 200  # of local training in all, that a case may ask for
 BASE: dict[str, Any] = {
     "rounds": 1,
@@ -158,7 +158,7 @@ def make(draw: Draw) -> dict[str, Any]:
     if draw.one_in(20):
         text = damaged(draw, text)
     changes = [f"{draw.pick(PATHS)}={wild.text(draw)}"] if draw.one_in(12) else []
-    return {"text": text, "set": changes, "train": draw.one_in(3)}
+    return {"text": text, "set": changes, "train": draw.one_in(6)}
 
 
 def try_case(case: dict[str, Any], home: Path) -> str:
