@@ -1,4 +1,4 @@
-"""Files of data in fixed layouts: IDX, npz, npy, CIFAR's records and pickles, speeches, tweets; with damage."""
+"""Files of data in fixed layouts, damaged: IDX, npz, npy, CIFAR's records and pickles, speeches, tweets."""
 
 import gzip
 import io
@@ -148,8 +148,10 @@ def _records(draw: Draw) -> dict[str, bytes]:
 def _pickles(draw: Draw) -> dict[str, bytes]:
     table: dict[Any, Any] = {"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}
     odd = (
-        table, table, {"data": Bomb(), "labels": [0]}, [1], {"data": np.zeros((2, 7), np.uint8), "labels": [0, 1]},
-        {"data": 1, "labels": 2}, {b"data": None, b"labels": {}}, {"data": np.zeros((2, 3072)), "labels": ["a", "b"]},
+        table, table, {"data": Bomb(), "labels": [0]}, [1],
+        {"data": np.zeros((2, 7), np.uint8), "labels": [0, 1]},
+        {"data": 1, "labels": 2}, {b"data": None, b"labels": {}},
+        {"data": np.zeros((2, 3072)), "labels": ["a", "b"]},
         {"data": np.zeros((2, 3072)), "labels": [10**30, 1]}, {(1, 2): 3},
     )  # fmt: skip
     names = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
@@ -158,10 +160,10 @@ def _pickles(draw: Draw) -> dict[str, bytes]:
 
 def _speeches(draw: Draw) -> dict[str, bytes]:
     texts = ("to be or not to be, " * 8, "", "ä" * 200, "\ud800", 3, None, ["a"], {"a": 1})
-    lines = [
-        json.dumps({"play": "p", "role": f"r{draw.below(3)}", "text": draw.pick(texts[:3]) if draw.below(6) else draw.pick(texts)})
-        for _ in range(1 + draw.below(5))
-    ]  # fmt: skip
+    lines = []
+    for _ in range(1 + draw.below(5)):
+        text = draw.pick(texts[:3]) if draw.below(6) else draw.pick(texts)
+        lines.append(json.dumps({"play": "p", "role": f"r{draw.below(3)}", "text": text}))
     if draw.one_in(6):
         lines.append(draw.pick(("[]", "1", "", "[" * 5000, '{"play": 1}', "NaN", "9" * 5000)))
     content = "\n".join(lines).encode()

@@ -97,7 +97,7 @@ def watched(home: Path, seconds: float) -> Iterator[None]:
 
 
 def limit_memory() -> None:
-    """Of this process: what it has now and MEMORY more; the library takes the machine for one of that size."""
+    """Of this process: what it has now and MEMORY more; the library takes the machine for that large."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

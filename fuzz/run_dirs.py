@@ -1,4 +1,4 @@
-"""Run directories of somebody else: one file of a real one changed, then looked at and continued by every command.
+"""Run directories of somebody else: a file of a real one changed, then every command looks at it or goes on.
 
 Commands that look must run nothing that the directory names; nothing may be written but what was asked for.
 """

@@ -1,4 +1,4 @@
-"""Tables of users: CSV and Parquet with odd names, cells and bytes, read as data, as counts and as numbers."""
+"""Tables of users: CSV and Parquet with odd names, cells and bytes, read as data, counts and numbers."""
 
 import csv
 import gzip
@@ -23,7 +23,8 @@ from fuzz.wild import damaged
 SHARE, SECONDS = 360, 10.0
 NAMES = ("site", "label", "a", "b", "client", "id", "x y", "@file", "")
 CELLS = (
-    "1", "2", "0", "0.5", "-3", "1e3", "x", "y", "", "NA", "nan", "inf", "-inf", "1e400", "1,5", " 7 ", "3.0", "?",
+    "1", "2", "0", "0.5", "-3", "1e3", "x", "y", "", "NA", "nan", "inf", "-inf", "1e400", "1,5", " 7 ",
+    "3.0", "?",
     "99999999999999999999", "2020-01-01", "true",
 )  # fmt: skip
 COLUMNS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Experiment files: the real schema with wild values in it, read, turned into a task, now and then trained."""
+"""Experiment files: the real schema with wild values in it, read, made into a task, sometimes trained."""
 
 import dataclasses
 import tomllib

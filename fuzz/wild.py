@@ -7,22 +7,23 @@ from fuzz.draw import Draw
 from fuzz.guard import CANARY
 
 INTS = (
-    0, 1, 2, 3, 7, 100, 1000, -1, 2**15, 2**31 - 1, 2**31, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**30,
-    -(2**63), -(10**30),
+    0, 1, 2, 3, 7, 100, 1000, -1, 2**15, 2**31 - 1, 2**31, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64,
+    10**30, -(2**63), -(10**30),
 )  # fmt: skip
 FLOATS = (
     0.0, 1.0, 1.5, -1.0, -0.0, 0.999999, 1e-9, 1e-40, 1e-300, 5e-324, 1e9, 1e25, 1e30, 1e39, 1e308, -1e308,
     float("inf"), float("-inf"), float("nan"),
 )  # fmt: skip
 TEXTS = (
-    "", "a", " ", "\n", "\x00", "a\x1b[31mb", '=HYPERLINK("http://x","y")', "@SUM(A1)", "-2+3", "+1", "'", '"',
-    "../../../../tmp/escaped", "/etc/passwd", "~root", "~nobody-here/x", "a/b", "..", "con", "x" * 300, "ä€\U0001f600",
-    "\u202e", "\ufeff", "{0.__class__}", "{self}", "%s%n", "${HOME}", "$(touch x)", "`id`", f"{CANARY}:main", CANARY,
-    "__import__('os').system('id')", "os:system", "nan", "inf", "1e999", "9" * 5000, "0x10", "true", "None",
-    "<script>alert(1)</script>", "a,b", "a;b", "fedavg", "fedavg+fedavg", "a(", "a(b)", "a(b=)", "a(**b)", "*",
-    "fedprox(mu=1e999)", "fedprox(mu=(1,2))", "fedprox(mu={1:2})", "fedprox(mu=-1)", "fedprox(mu={[]:1})",
-    "uniform+" * 3000 + "uniform", "(" * 300, "[" * 5000, "fedprox(mu=" + "-" * 5000 + "1)", "a.b.c", "a\x00b",
-    "clust-psi-pfl/fedprox", "fedlecc/haccs(rho=2)", "\\", "fedprox(mu=" + "9" * 5000 + ")", "²", "١٢٣", "1_000",
+    "", "a", " ", "\n", "\x00", "a\x1b[31mb", '=HYPERLINK("http://x","y")', "@SUM(A1)", "-2+3", "+1", "'",
+    '"', "../../../../tmp/escaped", "/etc/passwd", "~root", "~nobody-here/x", "a/b", "..", "con", "x" * 300,
+    "ä€\U0001f600", "\u202e", "\ufeff", "{0.__class__}", "{self}", "%s%n", "${HOME}", "$(touch x)", "`id`",
+    f"{CANARY}:main", CANARY, "__import__('os').system('id')", "os:system", "nan", "inf", "1e999",
+    "9" * 5000, "0x10", "true", "None", "<script>alert(1)</script>", "a,b", "a;b", "fedavg",
+    "fedavg+fedavg", "a(", "a(b)", "a(b=)", "a(**b)", "*", "fedprox(mu=1e999)", "fedprox(mu=(1,2))",
+    "fedprox(mu={1:2})", "fedprox(mu=-1)", "fedprox(mu={[]:1})", "uniform+" * 3000 + "uniform", "(" * 300,
+    "[" * 5000, "fedprox(mu=" + "-" * 5000 + "1)", "a.b.c", "a\x00b", "clust-psi-pfl/fedprox",
+    "fedlecc/haccs(rho=2)", "\\", "fedprox(mu=" + "9" * 5000 + ")", "²", "١٢٣", "1_000",
 )  # fmt: skip
 RUNS = (
     b"\0",
