@@ -91,8 +91,8 @@ class _Worker:
         """Ends a process that is stuck or gone; the case it was at is the failure."""
         self.process.kill()
         self.process.join()
-        case = ast.literal_eval((self.home / "current").read_text(encoding="utf-8"))
-        code = self.process.exitcode
+        current, code = self.home / "current", self.process.exitcode
+        case = ast.literal_eval(current.read_text(encoding="utf-8")) if current.exists() else None
         self._start()
         place = f"the process {why}" if why != "died" else f"the process died ({code})"
         return Finding(self.name, f"{self.name}: {place}", place, case)

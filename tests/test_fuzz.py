@@ -10,7 +10,7 @@ from fuzz import run as running
 from fuzz.draw import Draw, smaller
 from fuzz.guard import CANARY, Forbidden, Hang, watched
 
-SLICE = {"toml": 100, "tables": 200, "files": 100}  # whole directories and federations are left to make fuzz
+SLICE = {"toml": 100, "tables": 200, "files": 100, "run_dirs": 20, "messages": 10}
 
 
 @pytest.mark.parametrize("name", sorted(SLICE))
@@ -18,14 +18,7 @@ def test_hostile_input_ends_in_a_result_or_a_sentence(name: str, tmp_path: Path)
     catch = hunting.hunt(name, SLICE[name], seed=1, home=tmp_path / "case")
     assert not catch.findings, next(iter(catch.findings.values())).what
     assert sum(catch.words.values()) == SLICE[name]
-    assert len(catch.words) > 1  # not everything is refused
-
-
-@pytest.mark.parametrize("name", ["run_dirs", "messages"])
-def test_cases_of_directories_and_messages_can_be_made_and_tried(name: str, tmp_path: Path) -> None:
-    case = hunting.target(name).make(Draw(3))
-    word, _ = hunting.attempt(name, case, tmp_path / "case")
-    assert word
+    assert catch.words.keys() - {"refused"}  # not everything is
 
 
 class Planted:

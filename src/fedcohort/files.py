@@ -32,7 +32,7 @@ def read_bytes(path: Path, limit: int = SMALL, cure: str = RESTORE, start: int =
             if about.st_size > limit:
                 raise damaged(path, f"it has {about.st_size:,} bytes", cure)
             file.seek(start)
-            return file.read(limit)
+            return file.read(max(0, about.st_size - start))  # a limit would be allocated
     except FileNotFoundError:
         raise UserError(f"there is no {path}: {cure}") from None
     except OSError as error:

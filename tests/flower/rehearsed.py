@@ -16,6 +16,7 @@ from fedcohort.runner import Result
 from flower.inprocess import InProcess, carried
 from flower.tiny import CLIENTS, experiment, nodes, through_flower
 
+ONE_ROUND = {"rounds": 1, "cohort": CLIENTS, "evaluate": {"every": 2}}
 Said = dict[tuple[str, int, int], RecordDict]  # by kind, node and how often it was asked this before
 
 
@@ -53,7 +54,7 @@ def rehearsed(out: Path, method: str, **settings: object) -> Rehearsed:
 
 def attacked(out: Path, method: str, spoil: object = None, **settings: object) -> Result:
     """The run of an experiment whose clients' answers ``spoil`` may change."""
-    settings = {"rounds": 1, "cohort": CLIENTS, "evaluate": {"every": 2}, **settings}
+    settings = {**ONE_ROUND, **settings}
     grid = rehearsed(out, method, **settings)
     if spoil is not None:
         grid.spoil = spoil
