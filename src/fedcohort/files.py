@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcohort.core.settings import checked
+from fedcohort.core.settings import fitting
 from fedcohort.errors import UserError
 
 SMALL = 1 << 24  # most bytes of settings and facts
@@ -74,7 +74,7 @@ def fields(table: Any, hints: Mapping[str, Any], path: Path, cure: str = RESTORE
     if missing:
         raise damaged(path, f"{missing[0]} is missing", cure)
     try:
-        return {key: checked(table[key], hint, key) for key, hint in hints.items()}
+        return {key: fitting(table[key], hint, key) for key, hint in hints.items()}
     except (UserError, OverflowError) as error:  # an integer may be too large for a float
         raise damaged(path, error, cure) from None
 

@@ -33,6 +33,7 @@ RESULT = "result.json"
 ROSTER = "roster.safetensors"  # who takes part, and what they told of their data
 AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
+Seed = Annotated[int, between(-(2**53), 2**53)]
 GROUPS = 10**6
 NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
@@ -44,7 +45,7 @@ class Asked:
 
     def __init__(self, table: dict[str, Any], path: Path) -> None:
         self.table = table
-        hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[int, ...], "method": list}
+        hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[Seed, ...], "method": list}
         told = fields(table, hints, path)
         if not told["seeds"] or not told["method"]:
             raise damaged(path, "it names no method or no seed")
@@ -79,7 +80,7 @@ def method_names(entry: Any, path: Path) -> tuple[str, str]:
 def planned(home: Path) -> list[tuple[str, int]]:
     """Which runs a comparison will have, as titles and seeds, in its order."""
     path = home / ASKED
-    told = fields(read_toml(path), {"method": list, "seeds": tuple[int, ...]}, path)
+    told = fields(read_toml(path), {"method": list, "seeds": tuple[Seed, ...]}, path)
     titles = [method_names(entry, path)[1] for entry in told["method"]]
     return [(title, seed) for seed in told["seeds"] for title in titles]
 

@@ -134,7 +134,7 @@ def test_a_split_keeps_the_model_it_started_from():
     assert first.grouping["group"].tolist() == second.grouping["group"].tolist() == [2, 1, 2, 1]
     assert [position(first, g) for g in range(3)] == pytest.approx([1.0, 0.79, 1.101], abs=1e-6)
     assert second.bytes_down == first.bytes_down
-    settled = settle(method, second, task, LoopEngine(task))
+    settled = settle(method, second, task.profile(method), LoopEngine(task))
     assert settled.grouping["group"].tolist() == [2, 1, 0, 1]
 
 

@@ -152,7 +152,7 @@ def test_bytes_are_all_models_down_and_one_model_and_a_number_up():
 def test_who_never_trained_chooses_its_model_when_it_is_evaluated():
     method, script = Method.parse("ifca(groups=2)"), engine()
     state = start(method, script.task, script.task.profile(method))
-    settled = settle(method, state, script.task, script)
+    settled = settle(method, state, script.task.profile(method), script)
     assert [clients.tolist() for _, clients in serving(method, settled)] == [[1, 2, 3], [0]]
     assert state.grouping["group"].tolist() == [0] * 4
 
@@ -162,6 +162,6 @@ def test_planted_groups_are_found():
     task = two_languages(tiny_task(clients=12, cohort=6, local=Local(lr=0.2, epochs=2, batch=8)))
     method = Method.parse("ifca(groups=2)")
     state, _ = play(method, task, 20)
-    group = settle(method, state, task, LoopEngine(task)).grouping["group"].tolist()
+    group = settle(method, state, task.profile(method), LoopEngine(task)).grouping["group"].tolist()
     assert group in ([0] * 6 + [1] * 6, [1] * 6 + [0] * 6)
     assert accuracy(method, task, state) > 0.95 > 0.7 > accuracy(FEDAVG, task, play(FEDAVG, task, 20)[0])

@@ -20,10 +20,9 @@ def machine_bytes() -> int | None:
 
 def must_fit(part: Part, profile: Profile) -> None:
     """Refuses a part whose matrices would not fit in this machine's memory."""
-    where = f"at the server for {profile.num_clients:,} clients"
-    refuse_beyond(
-        part.server_bytes(profile), part.name, "choose a method that scales, or fewer clients", where
-    )
+    if needed := part.server_bytes(profile):
+        where = f"at the server for {profile.num_clients:,} clients"
+        refuse_beyond(needed, part.name, "choose a method that scales, or fewer clients", where)
 
 
 def refuse_beyond(needed: float, who: str, cure: str, where: str = "") -> None:

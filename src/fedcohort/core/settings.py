@@ -101,6 +101,14 @@ def build(cls: type[T], table: Mapping[str, Any], path: str) -> T:
 
 
 def checked(value: Any, hint: Any, path: str) -> Any:
+    """A setting: ``value`` as the annotation wants it, and of a size that settings have, or a UserError."""
+    result = fitting(value, hint, path)
+    if (range_ := _beyond(result)) is not None:
+        raise UserError(f"{path}: {value!r:.100} must be {range_}")
+    return result
+
+
+def fitting(value: Any, hint: Any, path: str) -> Any:
     """``value`` as the annotation wants it (an int for a float is welcome), or a UserError."""
     hint, limits = _unwrap(hint)
     result, fits = _fit(value, hint)
@@ -109,8 +117,6 @@ def checked(value: Any, hint: Any, path: str) -> Any:
     for limit in limits:
         if isinstance(result, int | float) and not isinstance(result, bool) and not limit.holds(result):
             raise UserError(f"{path}: {value!r:.100} must be {limit.text}")
-    if (range_ := _beyond(result)) is not None:
-        raise UserError(f"{path}: {value!r:.100} must be {range_}")
     return result
 
 
