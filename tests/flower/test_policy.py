@@ -332,6 +332,10 @@ def test_code_of_the_app_is_run(
     monkeypatch.delitem(sys.modules, "bundled", raising=False)
     run = {**usual_run(), "model": {"name": "bundled:model"}}
     assert client(privacy="exact")(wire.PROFILE, {"run": run}).facts["name"] == "north"
+    monkeypatch.chdir(app)  # where Python's own modules, which have no file, must not seem to be
+    for name in ("sys:exit", "os:system", "builtins:print", "not there:z"):
+        odd = {**usual_run(), "model": {"name": name}}
+        assert is_refused(client(privacy="exact")(wire.PROFILE, {"run": odd})), name
 
 
 @pytest.mark.parametrize("number", ["../../../escaped", 10**30, -5, 1.5, True, None])

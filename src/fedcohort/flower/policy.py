@@ -21,6 +21,8 @@ from fedcohort.core.settings import above, at_least, between, build
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.flower import wire
 from fedcohort.flower.ledger import Ledger
+from fedcohort.names import safe_name
+from fedcohort.own_code import own_code_in
 
 LOSS_CAP = 10.0  # of one sample, where losses are told in steps: a model that only guesses loses log(classes)
 
@@ -85,15 +87,12 @@ class Policy:
 
     def check_code(self, run: Mapping[str, Any], load: str = "") -> None:
         """Refuses a run whose modules neither came with its app nor are on the list of those allowed."""
-        model, imports = run.get("model", ""), run.get("imports", [])
-        name = model.get("name", "") if isinstance(model, Mapping) else model
-        listed = imports if isinstance(imports, list | tuple) else [imports]
-        functions = [str(each) for each in (name, load) if ":" in str(each)]
-        for reference in (*map(str, listed), *functions):
+        for reference in (*own_code_in(run), *([load] if load else [])):
             module = reference.partition(":")[0]
             if not self._is_allowed(module):
                 raise refuse(
-                    f"to run '{reference}': it did not come with the app; --allow {module} allows it"
+                    f"to run '{safe_name(reference)}': it did not come with the app; "
+                    f"--allow {safe_name(module)} allows it"
                 )
 
     def _is_allowed(self, module: str) -> bool:
@@ -104,8 +103,10 @@ class Policy:
             spec = importlib.util.find_spec(top) if top.isidentifier() else None
         except (ImportError, ValueError):
             spec = None
-        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-        return bool(places) and all(_is_of_app(place) for place in places if place)
+        places = [] if spec is None else list(spec.submodule_search_locations or ())
+        if spec is not None and spec.has_location and spec.origin:  # Python's own may have none
+            places.append(spec.origin)
+        return bool(places) and all(map(_is_of_app, places))
 
     def check_samples(self, count: int, what: str) -> None:
         """Refuses what would rest on few samples."""
