@@ -113,6 +113,9 @@ def client(
     ca: Annotated[Path, typer.Option(help="The certificate of the server's authority, ca.crt.")],
     data: Annotated[Path | None, typer.Option(help="This client's table (CSV, Parquet).")] = None,
     label: Annotated[str | None, typer.Option(help="The table's label column.")] = None,
+    empty: Annotated[
+        list[str] | None, typer.Option(help="A word of the table for an empty cell, as -9 (repeatable).")
+    ] = None,
     load: Annotated[str | None, typer.Option(help="Instead of a table: module:function that loads.")] = None,
     part: Annotated[
         int | None,
@@ -147,10 +150,13 @@ def client(
     [bold]Label counts[/bold]: a run that chooses or groups clients by their labels needs --privacy exact, or
     --privacy noised.
     """
+    from fedcohort.flower.own_data import EMPTY_WORDS
     from fedcohort.flower.supernode import Client
 
     home = home or Path(f"flower-{key.stem}")
     settings = {**_node_settings(data, label, load, part), "keep": str(home.resolve() / "fedcohort")}
+    if empty:
+        settings["empty"] = EMPTY_WORDS.join(empty)
     if part is None:
         settings["name"] = key.stem
     settings |= _policy_settings(

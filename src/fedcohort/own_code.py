@@ -18,6 +18,7 @@ from typing import Any
 from fedcohort.core.registry import Registry
 from fedcohort.errors import UserError
 
+TRACKER = "track "  # before the name of a tracker, among what an experiment would do
 OWN: set[str] = set()  # the files of the modules that were imported here
 
 
@@ -65,22 +66,29 @@ def own_function(reference: str, setting: str) -> Callable[..., Any]:
 
 
 def own_code_in(table: Mapping[str, Any]) -> list[str]:
-    """What an experiment with these settings would import or call, beyond fedcohort."""
+    """What an experiment with these settings would import, call or send results to, beyond fedcohort."""
     imports, model = table.get("imports", ()), table.get("model", "")
     name = model.get("name", "") if isinstance(model, Mapping) else model
     listed = [imports] if isinstance(imports, str) else imports if isinstance(imports, list | tuple) else []
-    return [*map(str, listed), *([str(name)] if ":" in str(name) else [])]
+    trackers = table.get("track", {})
+    told = [f"{TRACKER}{each}" for each in trackers] if isinstance(trackers, Mapping) else [TRACKER]
+    return [*map(str, listed), *([str(name)] if ":" in str(name) else []), *told]
 
 
 def refuse_unknown_code(directory: Path, table: Mapping[str, Any], trusted: Collection[str]) -> None:
     """Raises UserError if continuing a directory with these settings would run anything but ``trusted``."""
     unknown = [name for name in own_code_in(table) if name not in trusted]
     if unknown:
-        does = (f"call '{name}' to make its model" if ":" in name else f"import '{name}'" for name in unknown)
         raise UserError(
-            f"to continue {directory} would {' and '.join(does)}, as its files say: if you know that code, "
-            "add --trust (a Flower app: name it in the app's experiment file)"
+            f"to continue {directory} would {' and '.join(map(_deed, unknown))}, as its files say: if you "
+            "know what that does, add --trust (a Flower app: name it in the app's experiment file)"
         )
+
+
+def _deed(name: str) -> str:
+    if name.startswith(TRACKER):
+        return f"send results to '{name.removeprefix(TRACKER)}'"
+    return f"call '{name}' to make its model" if ":" in name else f"import '{name}'"
 
 
 def resume_command(directory: Path, table: Mapping[str, Any]) -> str:

@@ -32,10 +32,17 @@ def test_another_question_is_paid_for_until_the_budget_is_spent(tmp_path):
     ledger.tell("label counts", NAMES, COUNTS)
     ledger.tell("summary of haccs", ("0", "1"), (20.5, 19.5))
     assert ledger.spent == 1.0
-    with pytest.raises(OverspentError, match=r"label counts: epsilon 0.5 more, after 1, would exceed"):
-        ledger.tell("label counts", NAMES, (29, 10, 1))  # the data changed, or how they are read
+    with pytest.raises(OverspentError, match=r"other counts: epsilon 0.5 more, after 1, would exceed"):
+        ledger.tell("other counts", NAMES, COUNTS)
     assert ledger.spent == 1.0
     assert len(ledger.tell("label counts", NAMES, COUNTS)) == 3  # what was told stays told
+
+
+def test_whether_the_data_changed_is_not_told(tmp_path):
+    """A refusal, or another answer, would say whether a sample moved from one cell to another."""
+    ledger = Ledger(tmp_path, 0.5, 0.5)
+    told = ledger.tell("label counts", NAMES, COUNTS)
+    assert ledger.tell("label counts", NAMES, (0, 0, 40)) == told
 
 
 def test_nothing_is_told_that_is_not_written_down(tmp_path, monkeypatch):

@@ -143,14 +143,29 @@ def test_a_run_that_asks_for_noise_gets_noise_from_an_open_client_too(client: Ca
     assert sum(told) == pytest.approx(SIZE)
 
 
-def test_summaries_are_paid_for_too(client: Callable[..., Ask], caplog: pytest.LogCaptureFixture) -> None:
-    """A budget of two tables: the label counts and one summary; a third is refused."""
-    run = client("clust_psi_pfl(features=4)", privacy="noised", budget=1.0)
-    assert run(wire.PROFILE).tensors["summaries"]["clust_psi_pfl"].shape == (2, 4)
-    finer = client("clust_psi_pfl(features=8)", privacy="noised", budget=1.0)
+def test_summaries_are_paid_for_too(
+    client: Callable[..., Ask],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A budget of two tables: the label counts and one summary; a third is refused. Columns of a table are
+    scaled by the client's own mean, which any sample can move: of these there is none with noise."""
+    table = client("clust_psi_pfl(features=4)", privacy="noised", budget=1.0)
+    assert is_refused(table(wire.PROFILE))
+    (tmp_path / "scaled.py").write_text(
+        "import numpy as np\ndef load(_):\n    return np.ones((60, 2)), np.arange(60) % 3\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = {"data": {"source": "digits"}}
+    policy = {"load": "scaled:load", "privacy": "noised", "budget": 1.0, "data": "", "name": "south"}
+    classes = {"classes": ["0", "1", "2"]}
+    run = client("clust_psi_pfl(features=4)", settings, **policy)
+    assert run(wire.PROFILE, classes).tensors["summaries"]["clust_psi_pfl"].shape == (2, 4)
+    finer = client("clust_psi_pfl(features=8)", settings, **policy)
     with caplog.at_level(logging.WARNING):
-        assert is_refused(finer(wire.PROFILE))
-    assert "this client refuses summary of clust_psi_pfl: epsilon 0.5 more, after 1" in caplog.text
+        assert is_refused(finer(wire.PROFILE, classes))
+    assert "epsilon 0.5 more, after 1, would exceed the budget of 1" in caplog.text
 
 
 @pytest.mark.parametrize("privacy", ["withheld", "noised"])
@@ -228,6 +243,69 @@ def test_the_loss_of_a_short_batch_is_the_mean_of_all(client: Callable[..., Ask]
     batches = losses[:5] * 7 / 50  # how many in it are not ill: those of the five full ones
     assert batches.tolist() == pytest.approx(batches.round().tolist(), abs=1e-4)
     assert float(losses[5] * 3 / 50) != pytest.approx(round(float(losses[5] * 3 / 50)), abs=1e-4)
+
+
+def test_an_update_of_one_sample_is_not_sent(client: Callable[..., Ask]) -> None:
+    """One step on a batch of one: its gradient is that sample, and its label."""
+    for steps, batch, refused in ((1, 1, True), (4, 1, True), (5, 1, False), (1, 4, True), (1, 5, False)):
+        local = {"lr": 1.0, "batch": batch, "steps": steps}
+        ask = client("fedavg", {"local": local}, privacy="exact")
+        reply = ask(
+            wire.TRAIN, {"budget": local, "probes": [], "judged": False}, down=a_model(torch.zeros(3))
+        )
+        assert is_refused(reply) == refused
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local_only"])
+def test_the_mean_training_loss_does_not_count_a_class(client: Callable[..., Ask], method: str) -> None:
+    """At a learning rate of nothing, it is that of the model sent: 50 for each sample of one class."""
+    local = {"lr": 1e-18, "batch": 1000}
+    order = {"budget": local, "probes": [], "judged": False}
+    hates = a_model(torch.tensor([-50.0, 0.0, 0.0]))
+    told = client(method, {"local": local})(wire.TRAIN, order, down=hates).tensors["trace"]["trace"]
+    step = LOSS_CAP * 5 / SIZE
+    assert len(told) == 1
+    assert float(told) / step == pytest.approx(round(float(told) / step), abs=1e-4)
+    assert float(told) <= LOSS_CAP
+
+
+def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask], hospital: Path) -> None:
+    """A server that chose them could have rows dropped and categories counted, by what is in them."""
+    head, *rows = hospital.read_text().splitlines()
+    hospital.write_text("\n".join([head, *(f"7,7,{row.rpartition(',')[2]}" for row in rows)]))
+    for kind in KINDS:
+        data = {**ASKED["data"], "empty": ["7", kind], "missing": "mean"}
+        assert sum(client("fedavg", {"data": data})(wire.PROFILE).facts["sizes"]) == 60
+    own = client("fedavg", {"data": {**ASKED["data"], "missing": "mean"}}, empty="7,unknown")
+    assert sum(own(wire.PROFILE).facts["sizes"]) == 60 - KINDS["unknown"]
+
+
+def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> None:
+    """A threshold is another question, whether or not it parts the labels in another way."""
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["x,lab", *(f"{row % 5},{10 * row}" for row in range(40))]))
+    own = {"data": str(path), "label": "lab", "name": "a", "keep": str(tmp_path), "privacy": "noised"}
+    grid = InProcess({FIRST: Context(1, FIRST, own, RecordDict(), {})})
+    refused = []
+    for threshold in (201.0, 202.0, 305.0):
+        data = {"source": "table", "path": "not-here.csv", "label": "lab", "threshold": threshold}
+        asked = experiment("fedlecc", **{**ASKED, "data": data})
+        run = asked.table(asked.methods[0], 0)
+        facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
+        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (reply,) = grid.pull_messages([name])
+        refused.append(is_refused(wire.read(reply.content)))
+    assert refused == [False, True, True]
+
+
+def test_a_message_does_not_fill_memory_or_disk(client: Callable[..., Ask], tmp_path: Path) -> None:
+    ask = client(privacy="exact")
+    many = {"classes": [*sorted(KINDS), *map(str, range(10_000))]}
+    assert is_refused(ask(wire.PROFILE, {"client": 99_999, **many}))
+    run = usual_run()
+    run["data"] = {**run["data"], "empty": ["z" * 1000] * 500}
+    ask(wire.PROFILE, {"run": run})
+    assert sum(path.stat().st_size for path in (tmp_path / "keep").rglob("*") if path.is_file()) < 10_000
 
 
 def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:

@@ -30,8 +30,9 @@ from fedcohort.flower.worker import Worker
 
 log = logging.getLogger("fedcohort.flower")
 
-OWN = ("data", "label", "load", "name", "partition-id", "keep")  # settings of the node that say what it has
-CLIENTS, CLASSES = 1_000_000, 100_000  # more of either no server asks about
+OWN = ("data", "label", "empty", "load", "name", "partition-id", "keep")  # settings of the node: what it has
+PLACES = {"root", "path", "test_path"}  # settings of the run: where its own data would be
+CLIENTS, CELLS = 100_000, 10_000_000  # most clients of a run, and label counts of all of them
 
 app = ClientApp()
 
@@ -68,7 +69,9 @@ def worker_for(context: Context, letter: Letter) -> Worker:
         mine["load"] = load = str(context.run_config["load"])
     policy.check_code(facts["run"], load)
     client = None if facts["client"] is None else whole(facts, "client", 0, CLIENTS)
-    classes = tuple(map(str, facts["classes"][:CLASSES]))
+    classes = tuple(map(str, facts["classes"]))
+    if ((client or 0) + 1) * len(classes) > CELLS:
+        raise refuse(f"a run of so many clients and classes: it would take {client} x {len(classes)} numbers")
     return _worker(json.dumps(mine), policy, json.dumps(facts["run"]), facts["token"], client, classes)
 
 
@@ -77,6 +80,8 @@ def _worker(
     mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...]
 ) -> Worker:
     settings, table = json.loads(mine), json.loads(run)
+    if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
+        table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
     experiment = Experiment.of(table)
     (method,), (seed,) = experiment.methods, experiment.seeds
     own = OwnData.read(settings, experiment, seed)
@@ -85,7 +90,7 @@ def _worker(
     keep = Keep(_home(settings), token, own.federation.clients[own.place])
     if not keep.agree(table):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
-    return Worker(method, task, number, keep, policy)
+    return Worker(method, task, number, keep, policy, experiment.data)
 
 
 def _home(settings: dict[str, Any]) -> Path:

@@ -6,6 +6,7 @@ this one began from: a server that goes back to its last checkpoint repeats the 
 and clients may have trained for the next one by then.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -33,11 +34,12 @@ class Keep:
     def agree(self, run: Mapping[str, Any]) -> bool:
         """Whether the run is what this client was asked to take part in at first; True if this is the first
         time."""
-        path, asked = self.folder / "agreed.json", {key: run.get(key) for key in AGREED}
+        asked = json.dumps({key: run.get(key) for key in AGREED}, sort_keys=True)
+        path, digest = self.folder / "agreed", hashlib.sha256(asked.encode()).hexdigest()
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(asked).encode())
-        return bool(json.loads(path.read_text(encoding="utf-8")) == asked)
+            write_atomically(path, digest.encode())
+        return path.read_text(encoding="utf-8") == digest
 
     def memory(self, version: int) -> Memory | None:
         """What was remembered after that round; None if it is gone."""

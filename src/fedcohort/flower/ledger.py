@@ -2,11 +2,10 @@
 
 The noise comes from OpenDP, which draws it from the operating system's cryptographic source; nothing that a
 server sends has a part in it. The noisy answer is stored and given again whenever the same is asked: to ask
-twice, under another name, in another run or from another server teaches nothing new. A question about
-something else spends epsilon again, until the client's budget is spent.
+twice, under another name, in another run or from another server teaches nothing new. Another question spends
+epsilon again, until the client's budget is spent; whether one is refused never depends on the data.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -32,21 +31,20 @@ class Ledger:
         self.path, self.epsilon, self.budget = folder / FILE, epsilon, budget
 
     def tell(self, what: str, cells: Sequence[str], values: Sequence[int] | Sequence[float]) -> list[float]:
-        """The noisy value of each cell of a table; drawn now if it never was, read otherwise.
+        """The noisy value of each cell of the table that answers a question; drawn now if it never was, read
+        otherwise, also if the data have changed: whether they have would be an answer too.
 
-        A cell that is new in a known table is empty (or the table would not be the known one), and gets the
-        same noise as all others: the table as a whole is told once.
+        A cell that is new in a known table gets the same noise as all others: no sample is in two cells.
         """
-        of = _digest(dict(zip(cells, values, strict=True)))
         measure = _measurement(self.epsilon, whole=all(isinstance(value, int) for value in values))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with held(self.path.parent):
             entries = self.entries()
-            entry = next((one for one in entries if (one["what"], one["of"]) == (what, of)), None)
+            entry = next((one for one in entries if one["what"] == what), None)
             if entry is None:
                 self._refuse_overspending(what, entries)
                 now = datetime.now(UTC).isoformat(timespec="seconds")
-                entry = {"what": what, "of": of, "epsilon": self.epsilon, "when": now, "told": {}}
+                entry = {"what": what, "epsilon": self.epsilon, "when": now, "told": {}}
                 entries.append(entry)
             fresh = [cell not in entry["told"] for cell in cells]
             if any(fresh):
@@ -82,12 +80,6 @@ class Ledger:
     def _write(self, entries: Sequence[dict[str, Any]]) -> None:
         """Before anything is told: what is not in the ledger was not said."""
         write_atomically(self.path, json.dumps(entries, indent=1).encode(), private=True)
-
-
-def _digest(table: dict[str, float]) -> str:
-    """Of what a table holds, whatever empty cells it has besides."""
-    held_ = {cell: value for cell, value in sorted(table.items()) if value}
-    return hashlib.sha256(json.dumps(held_).encode()).hexdigest()
 
 
 def _measurement(epsilon: float, whole: bool) -> Any:

@@ -20,7 +20,8 @@ from fedcohort.models import flat_model
 from fedcohort.own_code import own_function
 from fedcohort.partition import partitioner
 
-Settings = Mapping[str, Any]  # of this node, above those of the run: data, label, load, name, partition-id
+Settings = Mapping[str, Any]  # of this node: data, label, empty, load, name, partition-id
+EMPTY_WORDS = ","  # between the words that count as empty cells
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,11 @@ def _table(settings: Settings, experiment: Experiment) -> Dataset:
     from fedcohort.data.sources.table import Table
 
     given = experiment.data if experiment.data.get("source") == "table" else {}
-    not_mine = "source", "root", "test_path", "client"
+    not_mine = "source", "root", "test_path", "client", "empty"
     options = {key: value for key, value in given.items() if key not in not_mine}
     options["path"] = str(Path(settings["data"]).expanduser())
+    # Whoever chooses which words count as empty could tell from what is left which words there are.
+    options["empty"] = [word for word in str(settings.get("empty", "")).split(EMPTY_WORDS) if word]
     if "label" in settings:
         options["label"] = settings["label"]
     return build(Table, options, "data").load(Places.of(None), share=True)

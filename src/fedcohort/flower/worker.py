@@ -3,7 +3,8 @@
 What the client's own policy forbids is refused here, before anything is computed.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,8 +33,12 @@ LATEST = 2**31  # a round after all others
 class Worker:
     """One client in one run. In its task, all clients but this one have no data."""
 
-    def __init__(self, method: Method, task: Task, client: int, keep: Keep, policy: Policy) -> None:
+    def __init__(
+        self, method: Method, task: Task, client: int, keep: Keep, policy: Policy, reading: Mapping[str, Any]
+    ) -> None:
+        """``reading`` are the run's options for reading the client's data, which the server chose."""
         self.method, self.task, self.client, self.keep, self.policy = method, task, client, keep, policy
+        self.reading = reading
         self.engine = LoopEngine(task) if policy.exact else CarefulEngine(task)
         self.alone = torch.tensor([client])
         self.level = policy.level(method.privacy(task.privacy).counts)
@@ -81,21 +86,28 @@ class Worker:
             return federation.counts[self.client].double()
         splits = federation.train, federation.validation, federation.test
         counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
-        return self._noised("label counts", federation.classes, counts)
+        return self._noised("label counts", {"threshold"}, federation.classes, counts)
 
     def _summary(self, part: Part) -> Tensor:
         """What a part counts of the examples, likewise."""
         federation, classes = self.task.federation, self.task.federation.num_classes
         if self.level == "exact":
             return part.summarise(*federation.train.examples(self.client), classes).double()
+        if federation.provenance.get("data", {}).get("source") == "table":
+            raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
         splits = federation.train, federation.validation, federation.test
         x, y = map(torch.cat, zip(*(split.examples(self.client) for split in splits), strict=True))
         table = part.summarise(x, y, classes)
         cells = [str(number) for number in range(table.numel())]
-        return self._noised(f"summary of {part.name}", cells, table.flatten()).view_as(table)
+        shape = "x".join(map(str, table.shape))
+        what = f"{shape} summary of {part!r}"
+        return self._noised(what, set(self.reading), cells, table.flatten()).view_as(table)
 
-    def _noised(self, what: str, cells: Sequence[str], table: Tensor) -> Tensor:
-        """A table as the ledger tells it, scaled to the training data, whose size is known."""
+    def _noised(self, what: str, of: Collection[str], cells: Sequence[str], table: Tensor) -> Tensor:
+        """A table as the ledger tells it, scaled to the training data, whose size is known. Data that are
+        read with other options ``of`` the run are another question."""
+        options = {key: value for key, value in sorted(self.reading.items()) if key in of}
+        what = f"{what} {json.dumps(options)}" if options else what
         size = int(self.task.federation.train.sizes[self.client])
         ledger = self.policy.ledger(self.keep.ledger, self.method.privacy(self.task.privacy).epsilon)
         try:
@@ -142,7 +154,7 @@ class Worker:
         if answer.mine:
             self.keep.remember(answer.mine, number, version)
         told = {"steps": answer.steps, "reach": answer.reach, "size": answer.size}
-        tensors = {"trace": {"trace": self._trace(answer)}, "probes": self._probes(answer)}
+        tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
         if self.method.silent:  # it trains for itself alone
             return Letter(told, tensors)
         if facts["judged"]:
@@ -162,10 +174,11 @@ class Worker:
         if unused := order.probes - self.method.uses.intersection(PROBES):
             raise refuse(f"to tell {', '.join(map(str, unused))} beside training: {self.method} uses none")
         size = engine.size(order)
-        if order.budget.steps_for(size) > engine.task.local.steps_for(size):
+        steps = order.budget.steps_for(size)
+        if steps > engine.task.local.steps_for(size):
             raise refuse("to take more steps than the experiment says")
         if size:
-            self.policy.check_samples(size, "training")
+            self.policy.check_samples(min(size, steps * engine.task.local.batch), "training")
 
     def _probes(self, answer: Answer) -> Memory:
         """What is told beside training."""
@@ -272,11 +285,17 @@ class Worker:
         mine = self._mine(engine, whole(letter.facts, "statistics", NEVER, LATEST))
         return lambda _: mine
 
-    def _trace(self, answer: Answer) -> Tensor:
-        """The loss of every step if the method asks for it, else their mean."""
+    def _trace(self, engine: LoopEngine, order: Order, answer: Answer) -> Tensor:
+        """The loss of every step if the method asks for it, else their mean. Nothing caps the loss of one
+        sample there: unless all may be known, the loss before the first step is told instead."""
         if "trace" in self.method.uses or not answer.steps:
             return self.policy.steps(answer.trace, answer.size, self.task.local)
-        return answer.trace.mean()[None]
+        if self.policy.exact:
+            return answer.trace.mean()[None]
+        began = order.down if "params" in order.down else order.mine
+        kept = (lambda _: order.mine) if engine.keeps else None
+        trial = Trial([Weights(began["params"], began["buffers"])], self.alone, kept)
+        return torch.tensor([self._loss(engine, trial)])
 
 
 def _profile(task: Task) -> Profile:
