@@ -58,7 +58,7 @@ class About:
         if method is None:
             return cls(privacy=privacy, elsewhere=elsewhere)
         values = [value for _, own in parse(text) for value in own.values()]
-        modest = all(abs(value) <= MODEST for value in values if isinstance(value, int))
+        modest = all(abs(value) <= MODEST for value in values if isinstance(value, int | float))
         answers = _listed(lambda: reference(method)) if modest and not method.pooled else ()
         return cls._of(method, privacy, answers, REFERENCE, elsewhere)
 

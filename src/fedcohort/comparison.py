@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,7 +36,16 @@ from fedcohort.record import (
     run_name,
 )
 from fedcohort.revealed import Revealed
-from fedcohort.rundir import AGAIN, ASKED, CONFIG, Asked, read_result, runs_of
+from fedcohort.rundir import (
+    AGAIN,
+    ASKED,
+    CONFIG,
+    ROSTER,
+    Asked,
+    read_environment,
+    read_result,
+    runs_of,
+)
 from fedcohort.runner import Callback, run
 from fedcohort.trackers import check_trackers, start_trackers
 
@@ -262,6 +271,8 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
     numbers = read_result(job.directory)
     if numbers is not None:
         check_config(job.directory, table)
+        if not (job.directory / ROSTER).exists():
+            _add_roster(experiment, job, table)
         return Outcome(name, job.seed, job.directory, numbers)
     task = experiment.task(job.seed)
     with own_mistakes():
@@ -272,6 +283,14 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
             outcome = _run(experiment, job, task, recorder, watcher)
     watcher.end(outcome)
     return outcome
+
+
+def _add_roster(experiment: Experiment, job: Job, table: dict[str, Any]) -> None:
+    """To a complete run of an older fedcohort, if its data are at hand: what looks at it need to know."""
+    with suppress(UserError), disk_mistakes(job.directory):
+        recorder = _recorder(job, table, experiment.task(job.seed))
+        if read_environment(job.directory, AGAIN)["fingerprint"] == recorder.fingerprint:
+            recorder.describe(only_missing=True)
 
 
 def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:

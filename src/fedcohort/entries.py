@@ -13,6 +13,7 @@ from fedcohort.core.method import Method, make
 from fedcohort.core.parts import Part
 from fedcohort.core.settings import checked
 from fedcohort.errors import UserError
+from fedcohort.names import safe_name
 from fedcohort.presets import preset, read_method
 
 
@@ -60,6 +61,8 @@ def _read(entry: Any, path: str) -> Method:
     rest = {key: value for key, value in entry.items() if key not in (ways[0], "label")}
     method = WAYS[ways[0]](entry[ways[0]], rest, path)
     label = checked(entry.get("label", method.label), str, f"{path}.label")
+    if label and label != safe_name(label):
+        raise UserError(f"{path}.label: {label!r:.100} cannot be printed as a name, give a plain one")
     return dataclasses.replace(method, label="" if label == str(method) else label)
 
 

@@ -19,6 +19,7 @@ from fedcohort.core.registry import Registry
 from fedcohort.errors import UserError
 
 TRACKER = "track "  # before the name of a tracker, among what an experiment would do
+KEPT_HERE = ("tensorboard",)  # trackers that write into the run's own directory
 OWN: set[str] = set()  # the files of the modules that were imported here
 
 
@@ -71,7 +72,8 @@ def own_code_in(table: Mapping[str, Any]) -> list[str]:
     name = model.get("name", "") if isinstance(model, Mapping) else model
     listed = [imports] if isinstance(imports, str) else imports if isinstance(imports, list | tuple) else []
     trackers = table.get("track", {})
-    told = [f"{TRACKER}{each}" for each in trackers] if isinstance(trackers, Mapping) else [TRACKER]
+    named = trackers if isinstance(trackers, Mapping) else ["?"]
+    told = [f"{TRACKER}{each}" for each in named if each not in KEPT_HERE]
     return [*map(str, listed), *([str(name)] if ":" in str(name) else []), *told]
 
 
@@ -81,7 +83,7 @@ def refuse_unknown_code(directory: Path, table: Mapping[str, Any], trusted: Coll
     if unknown:
         raise UserError(
             f"to continue {directory} would {' and '.join(map(_deed, unknown))}, as its files say: if you "
-            "know what that does, add --trust (a Flower app: name it in the app's experiment file)"
+            "know what that does, add --trust (in a Flower app, name it in the app's experiment file)"
         )
 
 

@@ -135,7 +135,7 @@ class Recorder:
 
     def _start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)  # it is there if a run was killed very early
-        self._describe()
+        self.describe()
         self._open("wb")
         self._write([Row._fields])
 
@@ -152,7 +152,7 @@ class Recorder:
         self.digest = hashlib.sha256(table)
         if facts.get("table_digest", self.digest.hexdigest()) != self.digest.hexdigest():
             raise damaged(path, "its rows are not those that the checkpoint was saved with", AGAIN)
-        self._describe(only_missing=True)
+        self.describe(only_missing=True)
         os.truncate(path, size)
         self.saved, self.complete = state.round, (state, size, self.digest.hexdigest())
         self.in_use.append(state.clients)
@@ -165,7 +165,7 @@ class Recorder:
         except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
             raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 
-    def _describe(self, only_missing: bool = False) -> None:
+    def describe(self, only_missing: bool = False) -> None:
         """Writes down what is run, and on what."""
         facts = {**environment(), "fingerprint": self.fingerprint, "read": self.read}
         texts = {CONFIG: tomli_w.dumps(self.config), ENVIRONMENT: json.dumps(facts, indent=2) + "\n"}

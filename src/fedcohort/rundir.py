@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedcohort.about import ABOUT, About, built_in, built_in_grouping
-from fedcohort.core.method import Method
+from fedcohort.about import ABOUT, About, built_in_grouping
 from fedcohort.core.parts import Grouping
 from fedcohort.core.profile import Privacy
 from fedcohort.core.settings import at_least, between, build
-from fedcohort.data.sources import SOURCES
 from fedcohort.errors import UserError
 from fedcohort.evaluate import Row
 from fedcohort.files import LARGE, RESTORE, damaged, fields, read_bytes, read_json, read_toml
-from fedcohort.own_code import comes_with_fedcohort
-from fedcohort.partition import PARTITIONS
+from fedcohort.own_code import resume_command
 from fedcohort.revealed import Revealed
 
 ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
@@ -37,7 +34,6 @@ Seed = Annotated[int, between(-(2**53), 2**53)]
 GROUPS = 10**6
 NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
-DEALT = 2 * 10**8  # most numbers that are dealt again for a look
 
 
 class Asked:
@@ -117,36 +113,13 @@ class RunDir:
         return read_table(self.directory / TABLE, growing)
 
     def revealed(self) -> Revealed:
-        """What clients revealed; dealt again from the data where an older fedcohort kept nothing of it."""
+        """What clients revealed. A look never reads the data that a directory names."""
         if (self.directory / ROSTER).exists():
             return Revealed.read(self.directory / ROSTER)
-        return self._dealt_again()
-
-    def _dealt_again(self) -> Revealed:
-        from fedcohort.experiment import Experiment
-
-        kept, asked = self.environment()["fingerprint"], self.asked
-        table = {key: _section(asked.table, key) for key in ("data", "partition", "split")}
-        self._refuse_to_deal(table)
-        federation = Experiment.of({**table, "method": "fedavg"}).federation(asked.seed)
-        if kept != federation.fingerprint():
-            raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
-        method = built_in(asked.method) or Method.parse("fedavg")
-        told = federation.tell(method, self.about.privacy, asked.seed)
-        return Revealed.of(federation, told.counts, told.summaries)
-
-    def _refuse_to_deal(self, table: Mapping[str, Any]) -> None:
-        """Only what comes with fedcohort is executed; data sets of a hub may bring code of their own."""
-        ours = comes_with_fedcohort(SOURCES, self.asked.source) and self.asked.source != "huggingface"
-        if not ours or not comes_with_fedcohort(PARTITIONS, self.asked.partition):
-            raise UserError(
-                f"{self.directory} keeps no label counts, and its data may bring code of their own"
-            )
-        for section in table.values():
-            if math.prod(value for value in section.values() if isinstance(value, int) and value > 1) > DEALT:
-                raise UserError(
-                    f"{self.directory} keeps no label counts, and its data are too many for a look"
-                )
+        raise UserError(
+            f"{self.directory} keeps no label counts, as an older fedcohort wrote it: "
+            f"'{resume_command(self.directory, self.asked.table)}' adds them"
+        )
 
 
 def read_result(directory: Path) -> dict[str, float] | None:

@@ -48,19 +48,24 @@ def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path)
     (complete,), (stopped,) = home.glob("fedavg*"), home.glob("clust_psi_pfl*")
     assert cli("report", str(home)).code == 0
     text = (here / "report.html").read_text()
-    assert "Labels of the clients" in text  # dealt again
+    assert "keeps no label counts, as an older fedcohort wrote it" in text
     assert "MLP 784-200-200-10" in text
     states = {
         entry["method"]: entry["state"] for entry in json.loads(cli("watch", "old", "--json").out)["runs"]
     }
     assert states == {"fedavg": "complete", "clust_psi_pfl": "stopped"}
-    assert cli("assign", str(complete), "--counts", "counts.csv", "--client", "site").code == 0
+    refused = cli("assign", str(complete), "--counts", "counts.csv", "--client", "site")
+    assert refused.code == 2
+    assert f"fedcohort run --resume {complete}' adds them" in refused.err
     first = (stopped / "table.csv").read_text()
     results = json.loads(cli("run", "--resume", "old", "--json").out)["runs"]
     assert results[1]["metrics"]["global.accuracy"] == pytest.approx(0.43175487465181056, abs=0.02)
     assert (stopped / "table.csv").read_text().startswith(first)
-    assert cli("assign", str(stopped), "--counts", "counts.csv", "--client", "site").code == 0
-    assert {"about.json", "roster.safetensors"} <= {path.name for path in stopped.iterdir()}  # written again
+    for run in (stopped, complete):
+        assert cli("assign", str(run), "--counts", "counts.csv", "--client", "site").code == 0
+        assert {"about.json", "roster.safetensors"} <= {path.name for path in run.iterdir()}  # added
+    assert cli("report", str(home)).code == 0
+    assert "Labels of the clients" in (here / "report.html").read_text()
 
 
 # Label counts ----------------------------------------------------------------------------------------------

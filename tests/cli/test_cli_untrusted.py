@@ -83,9 +83,10 @@ def look(cli: Cli, run: Path) -> list[int]:
 
 
 def test_commands_that_look_execute_nothing(trap: Path, cli: Cli, here: Path, canary: Path) -> None:
-    """They do their work; only drift refuses, because the run had other clients."""
+    """They do their work. Only drift refuses, because the run had other clients, and assign, where an older
+    fedcohort kept no label counts."""
     before = contents(here / "runs")
-    assert look(cli, trap) == [0, 0, 0, 0, 0, 2]
+    assert look(cli, trap) == [0, 0, 0, 0, 0 if (trap / "roster.safetensors").exists() else 2, 2]
     assert not canary.exists()
     assert contents(here / "runs") == before
 
@@ -160,7 +161,7 @@ def test_runs_of_own_methods_are_shown_without_them(own: Path, cli: Cli, here: P
         (own / name).unlink()
     assert cli("report", str(own)).code == 0
     assert "What it asks of a client is not known" in (here / "report.html").read_text()
-    assert cli("assign", str(own), "--counts", "counts.csv", "--client", "site").code == 0
+    assert cli("assign", str(own), "--counts", "counts.csv", "--client", "site").code == 2
 
 
 def test_the_command_that_goes_on_says_trust_where_it_is_needed(
@@ -200,3 +201,32 @@ def test_only_this_server_s_pages_and_users_ask(here: Path, cli: Cli) -> None:
                 except urllib.error.HTTPError as error:
                     got = error.code
                 assert got == status, (headers, path)
+
+
+def test_a_directory_sends_results_nowhere_without_trust(cli: Cli, here: Path) -> None:
+    """Its tracker may be a file or a server of somebody else's."""
+    cli("run", "e.toml", "--quiet")
+    home = here / "runs/e-001"
+    next(home.glob("*/result.json")).unlink()
+    elsewhere = here / "elsewhere"
+    with (home / "experiment.toml").open("a") as file:
+        file.write(f'\n[track.mlflow]\nuri = "sqlite:///{elsewhere}"\n')
+    refused = cli("run", "--resume", str(home))
+    assert refused.code == 2
+    assert "would send results to 'mlflow'" in refused.err
+    assert not elsewhere.exists()
+
+
+def test_a_look_reads_no_data_that_a_directory_names(cli: Cli, here: Path) -> None:
+    """A pipe in its place would let it wait, a huge synthetic set take all memory."""
+    home = shutil.copytree(STORED, here / "old")
+    for path in home.rglob("*.toml"):
+        head, _, rest = path.read_text().partition("[data]\n")
+        odd = 'source = "synthetic"\nsamples = 20000000\nfeatures = 20\n'
+        path.write_text(f"{head}[data]\n{odd}\n[partition]\n{rest.partition('[partition]' + chr(10))[2]}")
+    (complete,) = home.glob("fedavg*")
+    (here / "counts.csv").write_text(COUNTS)
+    assert cli("report", str(home)).code == 0
+    answer = cli("assign", str(complete), "--counts", "counts.csv", "--client", "site")
+    assert answer.code == 2
+    assert "keeps no label counts" in answer.err

@@ -141,3 +141,9 @@ def test_experiment_files_without_end(tmp_path: Any, content: str) -> None:
     (tmp_path / "e.toml").write_text(content)
     with pytest.raises(UserError, match="is not valid TOML"):
         Experiment.read(tmp_path / "e.toml")
+
+
+@pytest.mark.parametrize("label", ["a\nb", "\x1b[31mred", "=1+1", "x" * 200])
+def test_a_label_is_a_name_that_can_be_printed(label: str) -> None:
+    with pytest.raises(UserError, match=r"method\.0\.label: .* cannot be printed as a name"):
+        Experiment.of({"method": [{"name": "fedavg", "label": label}]})

@@ -1,7 +1,9 @@
 """Files that somebody made to do harm: each is answered with one sentence, before it costs memory or time."""
 
+import datetime
 import gzip
 import io
+import os
 import pickle
 import struct
 import time
@@ -231,3 +233,17 @@ def test_paths_that_no_file_can_have(cache: Path, path: str) -> None:
     for source in ("table", "npz", "idx"):
         with pytest.raises(UserError):
             load(source, path=path, **({"label": "y"} if source == "table" else {}))
+
+
+def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+    """Whoever opened it would wait for ever."""
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(UserError, match="no file matches"):
+        load("table", path=str(tmp_path / "*.csv"), label="y")
+
+
+def test_spans_of_time_are_no_numbers(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"x": [datetime.timedelta(days=1), datetime.timedelta(days=2)], "y": [0, 1]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="column 'x' holds Duration"):
+        load("table", path=str(tmp_path / "a.parquet"), label="y")

@@ -67,7 +67,7 @@ def stopped_and_continued(tmp_path: Path, track: dict[str, Any]) -> Path:
         carry_out(plan, Interrupted(after=12))
     (job,) = plan.jobs
     (job.directory / "state.previous.safetensors").replace(job.directory / "state.safetensors")
-    carry_out(reopen(plan.home), Silent())
+    carry_out(reopen(plan.home, trust=True), Silent())
     return job.directory
 
 
@@ -175,7 +175,7 @@ def test_the_comparison_remembers_its_trackers(tmp_path: Path) -> None:
     track = {"tensorboard": True, "wandb": {"project": "hearts"}, "mlflow": False}
     asked = experiment(tmp_path, track)
     plan = prepare(asked, tmp_path / "runs")
-    assert reopen(plan.home).experiment.trackers == asked.trackers
+    assert reopen(plan.home, trust=True).experiment.trackers == asked.trackers
     assert [tracker.name for tracker in asked.trackers] == ["tensorboard", "wandb"]
 
 

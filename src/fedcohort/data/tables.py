@@ -87,7 +87,7 @@ def _files(path: str, where: Places) -> list[Path]:
         raise UserError(f"{path}: write one * for any part of a file's name, all files in one folder")
     pattern = user_path(path)
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
-        if found := sorted(base.glob(pattern.name)):
+        if found := sorted(path for path in base.glob(pattern.name) if path.is_file()):
             return found
     raise UserError(f"no file matches {where.sought(path)}: check the 'path' option")
 
@@ -178,7 +178,7 @@ def _refuse_odd(column: "pl.Series") -> None:
     """Parquet can hold lists, tables and bytes in a cell."""
     import polars as pl
 
-    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
+    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
         raise UserError(
             f"column '{column.name}' holds {column.dtype}, not numbers or words: convert it first"
         )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.settings import at_least
+from fedcohort.core.settings import between
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
@@ -48,7 +48,7 @@ class Table:
     threshold: float | None = None  # makes a number column a yes/no label: above the threshold or not
     classes: tuple[str, ...] | None = None  # every label there is, if the table may lack some
     test_path: str | None = None
-    text_width: Annotated[int, at_least(2)] = 512
+    text_width: Annotated[int, between(2, 2**16)] = 512
     header: bool = True  # without one, columns are column_1, column_2, ...
     separator: str = ","
 
