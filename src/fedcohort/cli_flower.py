@@ -121,7 +121,9 @@ def client(
         int | None,
         typer.Option(min=0, help="Instead of both: which part of the experiment's own data, from 0."),
     ] = None,
-    home: Annotated[Path | None, typer.Option(help="Where Flower keeps its files.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Where Flower keeps its files; unless said, flower-NAME of the key.")
+    ] = None,
     privacy: Annotated[
         Level | None,
         typer.Option(help="How label counts are told to a run that asks; unless said, withheld."),
@@ -130,14 +132,14 @@ def client(
         float | None, typer.Option(help="Of each table that is told with noise; unless said, 0.5.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Epsilon of all noised tables of all runs; unless said, of one.")
+        float | None, typer.Option(help="Epsilon of all noised tables of all runs; unless said, that of one.")
     ] = None,
     min_samples: Annotated[
         int | None, typer.Option(min=1, help="Tell nothing that rests on fewer samples; unless said, 5.")
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(help="A module of this machine that a run may use for its model (repeatable)."),
+        typer.Option(help="A module of this machine that a run may name: model, imports (repeatable)."),
     ] = None,
 ) -> None:
     """Take part with the data of this machine, until Ctrl-C. The data stay here.
@@ -193,6 +195,8 @@ def _policy_settings(settings: Mapping[str, Any], **policy: Any) -> dict[str, An
 
     given = {name.replace("_", "-"): value for name, value in policy.items() if value is not None}
     given |= {"allow": ",".join(given["allow"])} if "allow" in given else {}
+    if given.keys() & {"epsilon", "budget"} and given.get("privacy", "withheld") == "withheld":
+        raise UserError("--epsilon and --budget are of noise: add --privacy noised")
     _say(Policy.of({**settings, **given}).in_words)
     return given
 

@@ -19,6 +19,14 @@ MISTAKES = {
         [*CLIENT, "--data", "p.csv", "--label", "outcome"],
         "there is no ca.crt: check --ca and --key",
     ),
+    "noise of what is withheld": (
+        [*CLIENT, "--data", "p.csv", "--label", "outcome", "--epsilon", "0.1"],
+        "--epsilon and --budget are of noise: add --privacy noised",
+    ),
+    "an epsilon of nothing": (
+        [*CLIENT, "--data", "p.csv", "--label", "outcome", "--privacy", "noised", "--epsilon", "0"],
+        "policy.epsilon: 0.0 is not a number between 1e-06 and 1e+06",
+    ),
     "no such loader": ([*CLIENT, "--load", "math:no"], "--load: there is no function 'math:no'"),
     "no function": ([*CLIENT, "--load", "math"], "write 'module:function'"),
     "no module": ([*CLIENT, "--load", "nowhere:load"], "--load: cannot import 'nowhere'"),

@@ -47,8 +47,8 @@ class Card(NamedTuple):
         classes = _classes(facts.get("classes"))
         counts = tensors.get("counts", {}).get("counts")
         if counts is not None:
-            counts = _counted(counts, sizes[0])
             _check_labels(counts, len(classes), sizes[0])
+            counts = _counted(counts, sizes[0])
         summaries = {name: _counted(table, sizes[0]) for name, table in tensors.get("summaries", {}).items()}
         key = admitted.key if admitted else ""
         return cls(node, name, sizes, classes, tuple(shape), vocabulary, counts, summaries, key)
@@ -99,7 +99,7 @@ def _counted(table: Tensor, size: int) -> Tensor:
 def _check_labels(counts: Tensor, classes: int, size: int) -> None:
     if counts.shape != (classes,):
         raise NonsenseError(f"it sent {counts.numel()} label counts for {classes} classes")
-    if abs(float(counts.sum()) - size) > TOLERANCE * size:
+    if not abs(float(counts.sum()) - size) <= TOLERANCE * size:
         raise NonsenseError(f"its label counts do not add up to its {size} training samples")
 
 

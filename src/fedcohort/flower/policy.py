@@ -65,11 +65,15 @@ class Policy:
     @property
     def in_words(self) -> str:
         """For the operator, when the client starts."""
-        counts: str = self.privacy
-        if counts == "noised" and self.epsilon is not None:
-            counts += f" (epsilon {self.epsilon:g}, of {self.budget or self.epsilon:g} in all)"
         code = f", code also of {', '.join(self.allow)}" if self.allow else ""
-        return f"policy: label counts {counts}, nothing told of fewer than {self.min_samples} samples{code}"
+        few = f"nothing told of fewer than {self.min_samples} samples"
+        return f"policy: label counts are {self.told(self.privacy)}, {few}{code}"
+
+    def told(self, level: str) -> str:
+        """How label counts are told, in words."""
+        if level == "noised" and self.epsilon is not None:
+            return f"noised (epsilon {self.epsilon:g}, of {self.budget or self.epsilon:g} in all)"
+        return "withheld (--privacy exact or noised would tell them)" if level == "withheld" else level
 
     def level(self, asked: str) -> str:
         """How label counts are told where a run asks for them like this: the stricter of the two."""

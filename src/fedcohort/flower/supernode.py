@@ -46,7 +46,10 @@ class Client:
                     f"check --superlink, --ca, and that its operator admitted {self.key.stem}.pub"
                 )
             pause = LATER if believed else PAUSE
-            say(f"not connected; trying again in {pause:.0f} seconds")
+            say(
+                f"not connected; trying again in {pause:.0f} seconds "
+                "(after a crash the server needs a minute; two clients cannot share a key)"
+            )
             time.sleep(pause)
 
     def _stay(self, command: list[str], say: Callable[[str], None]) -> bool:

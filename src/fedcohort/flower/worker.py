@@ -4,6 +4,7 @@ What the client's own policy forbids is refused here, before anything is compute
 """
 
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from fedcohort.flower.ledger import OverspentError
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.flower.wire import Letter, read_models
 from fedcohort.leaving import asked
+
+log = logging.getLogger("fedcohort.flower")
 
 LATEST = 2**31  # a round after all others
 
@@ -71,6 +74,8 @@ class Worker:
             "vocabulary": federation.vocabulary,
         }
         tensors: dict[str, Memory] = {"summaries": {}}
+        if self.method.uses & {"counts", "summary"}:
+            log.info("%s asks for label counts: they are %s", self.method, self.policy.told(self.level))
         if self.level != "withheld":
             if "counts" in self.method.uses:
                 tensors["counts"] = {"counts": self._counts()}
