@@ -7,6 +7,8 @@ import pytest
 from deployment import Deployment, read_rows, simulate
 from loopback import own_network
 
+pytestmark = pytest.mark.deploy
+
 EXPERIMENT = {
     "rounds": 2,
     "cohort": 1.0,

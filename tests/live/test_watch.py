@@ -16,7 +16,10 @@ from run_files import Write, rows
 
 from fedcohort import watch as watching
 from fedcohort.cli import main
+from fedcohort.comparison import resume
+from fedcohort.errors import UserError
 from fedcohort.lock import held
+from fedcohort.progress import Silent
 from fedcohort.watch import watch
 
 ENDLESS = (
@@ -95,7 +98,7 @@ def test_once_and_json_do_not_wait(write_run: Write, capsys: pytest.CaptureFixtu
 def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     """Messages go to a pseudo-terminal, the result to a pipe; the board is drawn while runs go on."""
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
-    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "300"))
+    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "100"))
     ours, theirs = pty.openpty()
     program = [sys.executable, "-m", "fedcohort", "run", "e.toml"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
@@ -110,7 +113,7 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     os.close(ours)
     out, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0
-    assert "After 300 rounds" in out
+    assert "After 100 rounds" in out
     shown = seen.decode()
     for word in (" of 1 runs complete", " MB", "fedavg", "Results: "):
         assert word in shown
@@ -118,7 +121,7 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
 
 
 def test_a_real_run_is_held_while_it_goes_on(tmp_path: Path) -> None:
-    """A second process may look at it but not run it; killed, it is free again."""
+    """Another process may look at it but not run it; killed, it is free again."""
     experiment = tmp_path / "e.toml"
     experiment.write_text(ENDLESS)
     program = [sys.executable, "-m", "fedcohort"]
@@ -131,10 +134,8 @@ def test_a_real_run_is_held_while_it_goes_on(tmp_path: Path) -> None:
         (status,) = watch(home, console(), once=True)
         assert status.state == "running"
         for directory in (home, status.directory):
-            again = [*program, "run", "--resume", str(directory)]
-            done = subprocess.run(again, capture_output=True, text=True, timeout=60)
-            assert done.returncode == 2
-            assert "is being run by another process" in done.stderr
+            with pytest.raises(UserError, match="is being run by another process"):
+                resume(directory, Silent())
     finally:
         runner.kill()
         runner.wait()
