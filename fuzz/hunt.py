@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -72,6 +73,7 @@ def attempt(name: str, case: Any, home: Path) -> tuple[str, Finding | None]:
     (home / f"{CANARY}.py").write_text("")
     before, chosen = Path.cwd(), target(name)
     os.chdir(home)
+    tempfile.tempdir = str(home)
     try:
         with watched(home, chosen.SECONDS):
             return chosen.try_case(case, home), None
@@ -86,6 +88,7 @@ def attempt(name: str, case: Any, home: Path) -> tuple[str, Finding | None]:
         return "failed", Finding(name, place_of(error), what, case)
     finally:
         os.chdir(before)
+        tempfile.tempdir = None
 
 
 def place_of(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Each failure is written to a file with the command that repeats it, and they are
 
 import argparse
 import ast
+import math
 import multiprocessing
 import os
 import shutil
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repeat:
         return repeat(options.repeat)
     shares = {name: target(name).SHARE for name in TARGETS if options.only in (None, name)}
-    wanted = {name: max(1, options.cases * share // sum(shares.values())) for name, share in shares.items()}
+    wanted = {name: math.ceil(options.cases * share / sum(shares.values())) for name, share in shares.items()}
     home = Path(tempfile.mkdtemp(prefix="fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
         catch, done, took = _Hunt(wanted, options.seed, options.seconds, options.workers, home).carry_out()

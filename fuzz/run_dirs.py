@@ -23,7 +23,7 @@ from fuzz.draw import Draw
 from fuzz.guard import CANARY
 from fuzz.wild import damaged
 
-SHARE, SECONDS = 8, 30.0
+SHARE, SECONDS = 20, 30.0
 EXPERIMENT = """
 rounds = 2
 cohort = 3

@@ -95,6 +95,7 @@ def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
     "member",
     [
         npy((10**12,), "<f4", b"1234"),
+        npy((10**30,), "<f4", b"1234"),
         npy((-1,), "<f4", b""),
         npy((2,), "<c16", bytes(32)),
         npy((2,), "|V8", bytes(16)),
@@ -102,11 +103,18 @@ def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
         b"\x93NUMPY\x01\x00\x04\x00((((",
         b"",
     ],
-    ids=["a terabyte", "negative", "complex", "void", "pickle", "no header", "nothing"],
+    ids=["a terabyte", "no size", "negative", "complex", "void", "pickle", "no header", "nothing"],
 )
 def test_arrays_that_are_none(tmp_path: Path, member: bytes) -> None:
     with pytest.raises(UserError, match="is not an archive of plain arrays"):
         read_arrays(archive(tmp_path / "x.npz", x=member))
+
+
+def test_images_that_are_none(tmp_path: Path) -> None:
+    """No bytes are what these dimensions ask for, since one of them is 0."""
+    (tmp_path / "images").write_bytes(struct.pack(">4B4I", 0, 0, 8, 4, 0, 2**31, 2**32 - 1, 2**32 - 1))
+    with pytest.raises(UserError, match="is cut short or damaged"):
+        read_idx(tmp_path / "images")
 
 
 @pytest.mark.parametrize(

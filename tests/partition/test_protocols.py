@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcohort.errors import UserError
-from fedcohort.partition import split_clients
+from fedcohort.partition import partitioner, split_clients
 from fedcohort.partition._dealing import apportion
 from fedcohort.partition.dirichlet import cut
 
@@ -44,6 +44,12 @@ def test_dirichlet_keeps_the_minimum_and_skews_with_alpha() -> None:
 def test_dirichlet_says_after_200_tries_what_to_change() -> None:
     with pytest.raises(UserError, match="in 200 tries: raise 'alpha'"):
         split_clients(np.repeat(np.arange(2), 1000), "dirichlet", 0, clients=100, alpha=0.05)
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "dirichlet_fedartml"])
+def test_tries_come_to_an_end(name: str) -> None:
+    with pytest.raises(UserError, match="max_tries: 4294967296 must be between 1 and 10,000"):
+        partitioner(name, max_tries=2**32)
 
 
 def test_an_alpha_too_small_for_the_legacy_generator() -> None:

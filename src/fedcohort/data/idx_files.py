@@ -31,7 +31,7 @@ def read_idx(path: Path) -> np.ndarray:
     kind, dims = np.dtype(TYPES[raw[2]]), raw[3]
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims))
     start = 4 + 4 * dims
-    if len(raw) - start != math.prod(shape) * kind.itemsize:
+    if 0 in shape or len(raw) - start != math.prod(shape) * kind.itemsize:
         raise UserError(f"{path} is cut short or damaged: fetch it again")
     return np.frombuffer(raw, kind, offset=start).reshape(shape)
 

@@ -82,8 +82,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(member) as file:
         shape, columns_first, kind = _header(file)
-        if kind.kind not in KINDS or min(shape, default=0) < 0:
-            raise ValueError(f"{member.filename} holds {kind}")
+        if kind.kind not in KINDS or min(shape, default=0) < 0 or math.prod(shape) > member.file_size:
+            raise ValueError(f"{member.filename} holds {shape} of {kind}")
         flat = (
             np.frombuffer(file.read(), kind, count=math.prod(shape)) if kind.itemsize else np.zeros(0, kind)
         )

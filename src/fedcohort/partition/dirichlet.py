@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedcohort.core.settings import above, at_least
+from fedcohort.core.settings import above, at_least, between
 from fedcohort.errors import UserError
 from fedcohort.partition import Partition, Partitioner, register
 from fedcohort.partition._dealing import deal_counts
@@ -22,7 +22,7 @@ class Dirichlet(Partitioner):
     clients: Annotated[int, at_least(1)] = 10
     alpha: Annotated[float, above(0)] = 0.5  # small: few classes per client; 100: nearly IID
     min_size: Annotated[int, at_least(1)] = 10  # draw again until every client holds this many
-    max_tries: Annotated[int, at_least(1)] = 200
+    max_tries: Annotated[int, between(1, 10_000)] = 200
 
     def deal(self, labels: np.ndarray, seed: int, owner: np.ndarray | None) -> Partition:
         refuse_impossible(len(labels), self.clients, self.min_size)

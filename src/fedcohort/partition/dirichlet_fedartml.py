@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedcohort.core.settings import above, at_least
+from fedcohort.core.settings import above, at_least, between
 from fedcohort.partition import Partition, Partitioner, register
 from fedcohort.partition._dealing import rows_by_client
 from fedcohort.partition.dirichlet import cut, refuse_impossible, too_skewed
@@ -25,7 +25,7 @@ class DirichletFedArtML(Partitioner):
     clients: Annotated[int, at_least(1)] = 10
     alpha: Annotated[float, above(0)] = 0.5
     min_size: Annotated[int, at_least(1)] = 10
-    max_tries: Annotated[int, at_least(1)] = 200
+    max_tries: Annotated[int, between(1, 10_000)] = 200
 
     def deal(self, labels: np.ndarray, seed: int, owner: np.ndarray | None) -> Partition:
         refuse_impossible(len(labels), self.clients, self.min_size)
