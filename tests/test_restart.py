@@ -85,13 +85,20 @@ def kept(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in KEPT}
 
 
-@pytest.mark.parametrize("method", [*METHODS.names(), SPLITTING, *COMBINATIONS])
-def test_stopped_and_continued_is_uninterrupted(method: str, tmp_path: Path) -> None:
+STOPS = (1, 2, 4)  # before, at and after a checkpoint of every second round
+CASES = [
+    *((name, (STOPS[number % 3],)) for number, name in enumerate(METHODS.names())),
+    *((method, STOPS) for method in (SPLITTING, *COMBINATIONS)),
+]
+
+
+@pytest.mark.parametrize(("method", "stops"), CASES, ids=lambda case: case if isinstance(case, str) else "")
+def test_stopped_and_continued_is_uninterrupted(method: str, stops: tuple[int], tmp_path: Path) -> None:
     asked = experiment(method)
     whole = go_on(asked, tmp_path / "whole")
     if "tolerance" in method:
         assert whole.metrics["groups"] > 1  # or splits are not tested
-    for stop in (1, 2, 4):  # before, at and after a checkpoint of every second round
+    for stop in stops:
         directory = tmp_path / str(stop)
         assert go_on(asked, directory, after=[StopAfter(stop)]).state.round == stop
         go_on(asked, directory)
@@ -321,7 +328,7 @@ def test_a_directory_can_move_before_it_is_resumed(tmp_path: Path) -> None:
 
 def test_kill_minus_nine(tmp_path: Path) -> None:
     """The real program, killed at random moments of its work."""
-    table = {**TABLE, "rounds": 60, "method": [COMBINATIONS[0], "fedlecc"], "evaluate": {"every": 4}}
+    table = {**TABLE, "rounds": 40, "method": [COMBINATIONS[0], "fedlecc"], "evaluate": {"every": 4}}
     (tmp_path / "e.toml").write_text(tomli_w.dumps(table))
     program = [sys.executable, "-m", "fedcohort", "run", "--quiet"]
     whole, out = tmp_path / "whole", tmp_path / "out"
@@ -329,7 +336,7 @@ def test_kill_minus_nine(tmp_path: Path) -> None:
     subprocess.run([*anew, str(whole)], check=True, capture_output=True, timeout=120)
 
     draw, kills, command = random.Random(7), 0, [*anew, str(out)]
-    while kills < 3:
+    while kills < 2:
         before = progress(out)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait(lambda process=process, before=before: progress(out) != before or process.poll() is not None)

@@ -21,7 +21,7 @@ from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.testing.trial import ROUNDS, accuracy, assert_same, play, tiny_task
+from fedcohort.testing.trial import ROUNDS, accuracy, assert_same, history, play, tiny_task
 from fedcohort.testing.trouble import Backwards, NobodyTells, OneBreaks, OneTells, with_one_class, with_sizes
 
 
@@ -49,8 +49,8 @@ def check_declaration(method: Method) -> None:
 
 def check_repeats(method: Method) -> None:
     """The same seed gives the same bytes, another seed other bytes."""
-    once, again = play(method, tiny_task())[0], play(method, tiny_task())[0]
-    assert_same(once, again, f"{method} run twice")
+    once = history(method)[-1]
+    assert_same(once, play(method, tiny_task())[0], f"{method} run twice")
     other = play(method, tiny_task(seed=1))[0]
     params = once.groups[0].weights.params, other.groups[0].weights.params
     assert not torch.equal(*params), f"{method} does not depend on the seed"
@@ -58,34 +58,33 @@ def check_repeats(method: Method) -> None:
 
 def check_resumes(method: Method) -> None:
     """A run restored from its packed state ends like one that was never interrupted."""
-    task = tiny_task()
-    whole = play(method, task)[0]
-    half = play(method, task, ROUNDS // 2)[0]
+    whole, half = history(method)[-1], history(method)[ROUNDS // 2]
     restored = unpack({key: value.clone() for key, value in pack(half).items()})
-    assert_same(play(method, task, ROUNDS - ROUNDS // 2, restored)[0], whole, f"{method} resumed")
+    resumed = play(method, tiny_task(), ROUNDS - ROUNDS // 2, restored)[0]
+    assert_same(resumed, whole, f"{method} resumed")
 
 
 def check_is_pure(method: Method) -> None:
     """A step leaves the state it was given as it was."""
-    task = tiny_task()
-    before = play(method, task, 2)[0]
+    before = unpack({key: value.clone() for key, value in pack(history(method)[2]).items()})
     copy = unpack({key: value.clone() for key, value in pack(before).items()})
-    play(method, task, 1, before)
+    play(method, tiny_task(), 1, before)
     assert_same(before, copy, f"{method}: a step changed its input")
 
 
 def check_order_is_irrelevant(method: Method) -> None:
     """The order in which clients work and answer does not matter."""
     task = tiny_task()
-    straight = play(method, task)[0]
     engine = Backwards(task.for_method(method))
-    assert_same(play(method, task, engine=engine)[0], straight, f"{method} with clients in reverse")
+    assert_same(
+        play(method, task, engine=engine)[0], history(method)[-1], f"{method} with clients in reverse"
+    )
 
 
 def check_engines_agree(method: Method) -> None:
     """Every engine gives what the reference loop gives, however many workers it has."""
     task = tiny_task()
-    reference = play(method, task, 2)[0]
+    reference = history(method)[2]
     fitted = task.for_method(method)
     runs = [play(method, task, 2, engine=PoolEngine(fitted, workers))[0] for workers in (1, 2, 4)]
     batched = play(method, task, 2, engine=BatchedEngine(fitted, "cpu"))[0]
@@ -99,10 +98,8 @@ def check_engines_agree(method: Method) -> None:
 
 def check_shapes_stay(method: Method) -> None:
     """Names and shapes of every memory are the same after each round; new groups look like old ones."""
-    task, state = tiny_task(), None
     seen: dict[str, dict[str, Any]] = {}
-    for _ in range(ROUNDS):
-        state, _ = play(method, task, 1, state)
+    for state in history(method)[1:]:
         for group in state.groups:
             for role in ("selector", "aggregator"):
                 _compare_shapes(seen, f"{method}: {role}", getattr(group, role))
@@ -148,9 +145,10 @@ def check_survives_nonsense(method: Method) -> None:
         assert noticed, f"{method} did not notice a NaN"
     for mute in (OneTells, NobodyTells):  # fewer candidates than the cohort
         engine = mute(task.for_method(method))
-        state, reports = play(method, task, engine=engine)
-        assert _finite(state, reports), f"{method} is not finite when losses are not"
-        _check_cohorts(method, task, play(method, task, 1, engine=engine)[0], engine)
+        state, reports = play(method, task, 1, engine=engine)
+        _check_cohorts(method, task, state, engine)
+        later, more = play(method, task, 1, state, engine)
+        assert _finite(later, [*reports, *more]), f"{method} is not finite when losses are not"
 
 
 def check_edges(method: Method) -> None:
@@ -173,7 +171,7 @@ def check_edges(method: Method) -> None:
 def check_learns(method: Method) -> None:
     """Easy data are learned: from chance to something useful in a few rounds."""
     task = tiny_task(local=Local(lr=0.2, epochs=4, batch=8))
-    state = play(method, task, 12)[0]
+    state = play(method, task, 12, engine=PoolEngine(task.for_method(method), workers=1))[0]
     reached = accuracy(method, task, state)
     assert reached > 0.7, f"{method} reaches only {reached:.0%} on separable blobs"
 

@@ -1,5 +1,6 @@
 """A federation small enough to try a method on in milliseconds, and what to do with it."""
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
     data = load("synthetic", samples=320, classes=4, features=12, spread=0.5)
     deal = partitioner("dirichlet", clients=clients, alpha=0.5, min_size=8)
     federation = federate(data, deal, SplitPlan(validation=0.2), seed)
-    given = {"local": Local(lr=0.1, epochs=2, batch=8), "cohort": 4, "seed": seed, **conditions}
+    given = {"local": Local(lr=0.2, epochs=2, batch=16), "cohort": 4, "seed": seed, **conditions}
     return Task.of(federation, "mlp", {"widths": [8]}, **given)
 
 
@@ -40,6 +41,15 @@ def play(
         state, report = step(method, state, task, profile, engine or LoopEngine(task))
         reports.append(report)
     return state, reports
+
+
+@lru_cache(maxsize=4)
+def history(method: Method) -> tuple[State, ...]:
+    """The states before and after each of ``ROUNDS`` rounds, which several laws start from."""
+    states = [play(method, tiny_task(), 0)[0]]
+    for _ in range(ROUNDS):
+        states.append(play(method, tiny_task(), 1, states[-1])[0])
+    return tuple(states)
 
 
 def accuracy(method: Method, task: Task, state: State) -> float:
