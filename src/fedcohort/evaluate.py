@@ -78,7 +78,7 @@ def adapt(
     """Every client's model after one more local budget, and what it then remembers; who has nothing to train
     on keeps the one it has."""
     blank = statistics.blank(method.objective, profile)
-    clients, budget = profile.eligible.tolist(), task.local.at(state.round)
+    clients, budget = profile.eligible.tolist(), task.local_at(state.round)
     orders = {}
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         part = state.groups[int(state.grouping["group"][client])]
@@ -201,7 +201,7 @@ def evaluation_rows(
 ) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models = serving(method, state)
     scores = engine.score(models, ahead, statistics.kept(task, state.clients))
@@ -218,7 +218,7 @@ def evaluation_rows(
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = engine.score(models, kept=statistics.kept(task, adapted, state.clients))

@@ -1,5 +1,6 @@
 """One run: a method on a task for a number of rounds, with results as they come."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedcohort import metrics
 from fedcohort.core.ahead import orders_ahead
 from fedcohort.core.engine import Engine
 from fedcohort.core.loop import Report, start, step
+from fedcohort.core.merge import too_short
 from fedcohort.core.method import Method
 from fedcohort.core.settings import at_least, between
 from fedcohort.core.state import State
@@ -62,6 +64,8 @@ def run(
     end. ``folder`` is where clients' memories go if they are too many to keep (None: a temporary one)."""
     method = read_method(method) if isinstance(method, str) else method
     evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
+    if caution := too_short(method.grouping, rounds):
+        warnings.warn(caution, RuntimeWarning, stacklevel=2)
     task = task.for_method(method)
     profile, workers = task.profile(method), (engine or default_engine)(task)
     state, table = resume or (start(method, task, profile, folder), [])

@@ -58,7 +58,7 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     """One round: choose, train, aggregate, regroup."""
     state = merge(method, state, task, profile)
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     models = tuple(group.weights for group in state.groups)
     everyone = Round(state.round, profile, 0, profile.eligible, task.cohort_size, models=models)
 

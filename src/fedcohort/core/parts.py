@@ -106,6 +106,11 @@ class Round:
     odds: Tensor | None = None  # [members] how likely each is to be drawn; None: all alike
     models: tuple[Weights, ...] = ()  # every group's, before this round
 
+    @property
+    def lr(self) -> float:
+        """The clients' learning rate."""
+        return self.profile.local.lr_at(self.number - self.profile.began)
+
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for this purpose in this round and group."""
         return generator(self.profile.seed, self.number, purpose, self.group)
@@ -403,7 +408,8 @@ class Grouping(Part):
         return memory
 
     def merges(self, number: int) -> Merge | None:
-        """Whether round ``number`` trains a layer on top of all groups' frozen models. Default: never."""
+        """Whether round ``number``, and so every later one, trains a layer on top of all groups' frozen
+        models. The schedule of the learning rate starts anew in the first of them. Default: never."""
         return None
 
     def remodel(

@@ -84,6 +84,7 @@ class Profile:
     seed: int
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [N, ...] of each part that asks for one
     shape: tuple[int, ...] = ()  # of one example
+    began: int = 0  # the round in which the schedule of the learning rate starts
 
     @property
     def num_clients(self) -> int:

@@ -16,6 +16,8 @@ Where we differ:
     - A cohort is drawn from everybody, so that a group may go a round without training (``sampling="group"``
       draws from each).
     - Encoders are used as in evaluation, so that BatchNorm stays as it was; in the authors' code it drifts.
+    - What becomes of a decaying learning rate when the layer's training starts is not said: it starts anew.
+      Carried on, it would be too small by then to train anything.
     - With 100 classes and more the code lets no group have more than 1.2 times its equal share of clients
       (``capacity=1.2``).
 """

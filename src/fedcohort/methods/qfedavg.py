@@ -34,7 +34,7 @@ class QFedAvg(Aggregator):
         return frozenset({"loss_before"})
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        L = self.lipschitz or 1 / now.profile.local.lr_at(now.number)  # noqa: N806
+        L = self.lipschitz or 1 / now.lr  # noqa: N806
         loss = updates.probes["loss_before"].double() + TINY
         squares = (updates.up["delta"] ** 2).sum(1).double()
         h = self.q * loss ** (self.q - 1) * L**2 * squares + L * loss**self.q
