@@ -1,13 +1,21 @@
 """CAFA: a model weighs the size of its cluster times its accuracy on the cohort's validation data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from equations.toy import profile_of, round_of, updates_of
+from equations.toy import Cohorts, position, profile_of, round_of, toy_task, updates_of
 from fedcohort.cluster import kmeans_by_silhouette
+from fedcohort.core.engine import Trial
+from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.task import Task
+from fedcohort.data.federation import Federation, Split
+from fedcohort.engines.batched import BatchedEngine
+from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
 from fedcohort.methods.cafa import CAFA
 from fedcohort.testing import play, tiny_task
@@ -97,3 +105,36 @@ def test_sizes_play_no_role_and_the_round_uses_these_weights():
     one, _ = play(method, tiny_task(cohort=1), 1)
     same, _ = play(Method.parse("fedavg"), tiny_task(cohort=1), 1)
     assert one.groups[0].weights.params.equal(same.groups[0].weights.params)
+
+
+class Told(LoopEngine):
+    """Clients 0, 1, 2 measure what the test says."""
+
+    def cross_accuracy(self, trial):  # type: ignore[no-untyped-def]
+        assert trial.clients.tolist() == [0, 1, 2]
+        return ACCURACY
+
+
+def test_a_round_moves_by_the_table_and_by_validation_samples():
+    """2, 1 and 1 validation samples, whatever the clients train on; all labels are one, so clusters are too.
+
+    A = (.8 * 2 + .6 + .1, .5 * 2 + .9 + .2, .1 * 2 + .1 + 1) / 4 = (2.3, 2.1, 1.3) / 4; deltas .38, -.542, 0.
+    """
+    task = toy_task()
+    train, held = task.federation.train, [torch.arange(2), torch.tensor([12]), torch.tensor([42])]
+    validation = Split.of(train.x, train.y, held)
+    task = replace(task, federation=replace(task.federation, validation=validation))
+    method = Method.of(Cohorts(((0, 1, 2),)), CAFA())
+    state, _ = play(method, task, 1, engine=Told(task))
+    assert position(state) == pytest.approx(1 + (2.3 * 0.38 - 2.1 * 0.542) / 5.7, abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine, BatchedEngine])
+def test_a_row_is_a_model_and_a_column_a_client(engine):
+    """Two models that always answer the first class, on a client that holds only it and one that never."""
+    x, y = torch.rand(8, 3), torch.tensor([0] * 4 + [1] * 4)
+    split = Split.of(x, y, [torch.arange(4), torch.arange(4, 8)])
+    task = Task.of(Federation(split, split, split, ("a", "b"), ("0", "1"), None, {}), "logistic")
+    first = Weights(torch.cat([torch.zeros(6), torch.tensor([1.0, 0.0])]), torch.zeros(0))
+    table = engine(task).cross_accuracy(Trial([first, first], torch.tensor([0, 1])))
+    assert table.tolist() == [[1.0, 0.0], [1.0, 0.0]]

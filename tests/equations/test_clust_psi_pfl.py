@@ -199,3 +199,13 @@ def test_kinds_of_features_weigh_the_same():
     assert both[:, :10].var(axis=0).sum() == pytest.approx(1)
     assert both[:, 10].var() == pytest.approx(1)
     assert side_by_side(wide) == pytest.approx(standardise(wide).features)
+
+
+def test_newcomers_are_placed_by_the_centre_of_a_group():
+    """One like a member of a group whose members are all alike is no way off its centre, however many."""
+    part = ClustPsiPfl()
+    group = torch.from_numpy(part.groups_of(TIED, 0))
+    distances = part.place(group, torch.from_numpy(TIED), torch.from_numpy(TIED[[0, 4, 7]]))
+    assert distances is not None
+    assert distances.diagonal().tolist() == pytest.approx([0, 0, 0], abs=1e-6)
+    assert (distances + torch.eye(3)).min() > 0.5

@@ -44,6 +44,35 @@ def test_samples_weigh_the_covariance():
     assert most_telling(SIGMA, torch.tensor([0, 0, 1.0]).double(), torch.ones(3), 1) == [2]
 
 
+def selected(counts: list[list[int]], discount: list[float]) -> list[int]:
+    """Who is chosen, two of three, when the embedding says SIGMA."""
+    part, profile = FedCor(warmup=0, dimensions=3), profile_of(counts)
+    embedding = torch.linalg.cholesky(SIGMA - part.noise**2 * torch.eye(3))
+    memory = {"embedding": embedding, "discount": torch.tensor(discount).double()}
+    return part.select(memory, round_of(profile, 2, number=1), None).tolist()
+
+
+def test_selection_heeds_discounts_and_shares():
+    """As above: [1, 2] evenly, [0, 2] with client 1 at half; client 2 first if it holds 98 % of samples."""
+    assert selected([[1, 1]] * 3, [1, 1, 1]) == [1, 2]
+    assert selected([[1, 1]] * 3, [1, 0.5, 1]) == [0, 2]
+    assert selected([[1, 0], [1, 0], [98, 0]], [1, 1, 1])[0] == 2
+
+
+def test_old_changes_weigh_less():
+    """Ten rounds ago two clients moved apart, by more than they just moved together."""
+    profile = profile_of([[1, 1]] * 2)
+    signs = {}
+    for gamma in (1.0, 0.1):
+        part = FedCor(dimensions=2, mean="zero", noise=0.3, gamma=gamma, history=2)
+        memory = part.init_selector(profile)
+        memory["changes"] = torch.tensor([[3.0, -3.0], [1.0, 1.0]]).double()
+        memory["seen"] = torch.tensor([0, 10])
+        first, second = part.fit(memory, round_of(profile, 1, 10), 200)
+        signs[gamma] = float(first @ second)
+    assert signs[1.0] < 0 < signs[0.1]
+
+
 def test_equal_scores_go_to_the_lowest_number_and_nobody_is_picked_twice():
     assert most_telling(torch.eye(3).double(), EVEN, torch.ones(3), 3) == [0, 1, 2]
     assert most_telling(torch.zeros(3, 3).double(), EVEN, torch.ones(3), 2) == []
