@@ -58,3 +58,15 @@ def test_both_engines_tell_the_same_losses():
     slow, _ = play(method, task, 2, engine=LoopEngine(task))
     fast, _ = play(method, task, 2, engine=PoolEngine(task, workers=2))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
+
+
+def test_algorithm_two_draws_by_samples_and_then_weighs_all_alike():
+    """Of clients with 10 and 30 samples the second is the cohort in three of four rounds; where both are, and
+    their losses are equal, so are their weights."""
+    part, profile = Method.parse("qfedavg+uniform(odds='samples')").selector, profile_of([[10, 0], [0, 30]])
+    drawn = [int(part.select({}, round_of(profile, 1, number), None)) for number in range(400)]
+    assert drawn.count(1) / 400 == pytest.approx(0.75, abs=0.07)
+    updates = updates_of([0, 1], size=torch.tensor([10, 30]), probes={"loss_before": torch.ones(2)})
+    updates = replace(updates, up={"delta": torch.ones(2, 1)})
+    first, second = QFedAvg().weights({}, updates, round_of(profile, 2)).tolist()
+    assert first == second
