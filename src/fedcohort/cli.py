@@ -373,7 +373,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         raise typer.Exit(130) from None
     finally:
         watcher.stop()
-    _show_outcomes(outcomes, plan.experiment.rounds, as_json)
+    _show_outcomes(outcomes, plan.experiment, as_json)
     if news:
         from fedcohort.report import REPORT, write_report
 
@@ -384,8 +384,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
             messages.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
-def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
-    from fedcohort.comparison import rank
+def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
+    from fedcohort.comparison import rank, uneven
     from fedcohort.show import SCOPES, leaderboard, results
 
     standings = rank(outcomes)
@@ -393,8 +393,10 @@ def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> Non
         runs = [outcome.to_dict() for outcome in outcomes]
         print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
         return
-    results.print(leaderboard(standings, rounds))
+    results.print(leaderboard(standings, experiment.rounds))
     results.print(SCOPES, style="dim")
+    if caution := uneven(standings, [method.title for method in experiment.methods if method.pooled]):
+        results.print(f"note: {caution}", markup=False)
     for outcome in outcomes:
         if outcome.useless:
             results.print(

@@ -22,6 +22,8 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.presets import read_method
 
+PER_ROUND = "clients_per_round"
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -83,6 +85,8 @@ def run(
                 rows += adapted_rows(method, state, task, profile, workers)
             if workers.messages > sent:
                 rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
+            if last:
+                rows.append(_cohort_row(state.round, [*table, *rows]))
             if last and evaluation.target is not None:
                 rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
             table += rows
@@ -103,6 +107,12 @@ def default_engine(task: Task) -> Engine:
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
     """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
     return {row.key: row.value for row in rows if not row.client}
+
+
+def _cohort_row(number: int, rows: Sequence[Row]) -> Row:
+    """How many clients were asked to train, on average: methods that ask more get more work for a round."""
+    asked = [row.value for row in rows if row.key == "cohort"]
+    return Row(number, "run", "", "", PER_ROUND, sum(asked) / len(asked))
 
 
 def _target_row(number: int, rows: Sequence[Row], target: float) -> Row:

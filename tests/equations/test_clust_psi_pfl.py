@@ -209,3 +209,12 @@ def test_newcomers_are_placed_by_the_centre_of_a_group():
     assert distances is not None
     assert distances.diagonal().tolist() == pytest.approx([0, 0, 0], abs=1e-6)
     assert (distances + torch.eye(3)).min() > 0.5
+
+
+@pytest.mark.parametrize(("sampling", "trained"), [("all", 1), ("group", 3)])
+def test_a_cohort_of_everybody_or_of_each_group(sampling, trained):
+    """One of ten clients, or of groups of four, three and three as many as one each."""
+    task = Task.of(federation_of(TIED), "logistic", cohort=1)
+    state, (report,) = play(Method.parse(f"clust_psi_pfl(sampling='{sampling}')"), task, 1)
+    assert len(state.groups) == 3
+    assert len(report.selected) == trained

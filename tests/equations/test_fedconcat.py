@@ -148,9 +148,6 @@ def test_the_learning_rate_starts_anew_with_the_layer_on_top():
             seen.append({order.budget.lr for order in orders})
             return super().train(objective, orders, number)
 
-        def merged(self, encoders, plan):  # type: ignore[no-untyped-def]
-            return super().merged(list(encoders), plan)  # made anew each round: nothing is remembered
-
     method = Method.parse("fedconcat(rounds=3, groups=2)")
     play(method, task, 6, engine=Watched(task))
     assert seen == [{0.1}, {0.1}, {0.05}] * 2

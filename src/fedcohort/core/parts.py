@@ -17,7 +17,7 @@ for one client; an engine decides where they run.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,7 @@ Memory = dict[str, Tensor]
 Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
 Recall = Callable[[int], Memory]  # what a client remembers
+Sampling = Literal["all", "group"]  # one cohort of everybody, or one of each group: see Grouping.odds
 
 
 class Part:
@@ -387,7 +388,10 @@ class Grouping(Part):
 
     def odds(self, memory: Memory, profile: Profile) -> Tensor:
         """``[N, cohorts]``: how likely each client is to be drawn for each cohort; 0 or False for not at all.
-        Default: a cohort for each group, of its clients."""
+        Default: a cohort for each group, of its clients; where a part has a setting ``sampling``, that is
+        "group", and "all" one cohort of everybody, each of whom trains for its own group."""
+        if getattr(self, "sampling", "group") == "all":
+            return torch.ones(profile.num_clients, 1)
         return memory["group"][:, None] == torch.arange(int(memory["group"].max()) + 1)
 
     def cohort(self, members: int, fraction: float) -> int:
