@@ -335,11 +335,20 @@ class Aggregator(Part):
         """The factor of each client's delta; they need not sum to one. Default: its share of the samples."""
         return updates.shares
 
+    def statistics(self, weights: Tensor, updates: Updates) -> Tensor:
+        """``[S]``, summing to one: each client's part in the mean of BatchNorm statistics, when ``weights``
+        are the factors of the deltas. Default: its share of the samples."""
+        return updates.shares
+
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
     ) -> tuple[Tensor, Memory]:
         """The next model and memory from the weighted sum of deltas."""
         return params + move, memory
+
+    def iid(self, memory: Memory) -> Tensor | None:
+        """``[N]``: which clients it takes for IID. Default: it does not say."""
+        return None
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
         """The model that answers, when it is not the one that clients train on."""

@@ -95,8 +95,10 @@ class Task:
         )
 
     def for_method(self, method: Method) -> "Task":
-        """This task, or for the centralised reference the same data in one place and the same epochs in
-        total."""
+        """This task; for a method that trains on everything, validation data are training data; for the
+        centralised reference, the same data are in one place, with the same epochs in total."""
+        if method.everything:
+            self = replace(self, federation=self.federation.without_validation())
         if not method.pooled:
             return self
         fraction = self.cohort_size / int((self.federation.train.sizes > 0).sum())
