@@ -173,7 +173,8 @@ def diagnose(
         federation = _table_federation(source, client, label)
     if federation is not None:
         names = federation.clients, federation.classes
-        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed)
+        iid = None if federation.iid is None else federation.iid.numpy()
+        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed, iid=iid)
     else:
         counts = read_counts(source, client, label)
         diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)

@@ -158,6 +158,15 @@ def group_rows(number: int, state: State, task: Task, told: Tensor | None, model
     return [Row(number, "grouping", "", "", metric, value) for metric, value in values.items()]
 
 
+def iid_rows(method: Method, state: State, task: Task) -> list[Row]:
+    """How well the aggregator tells IID clients from the others, where it says and the partition knows."""
+    found, truth = method.aggregator.iid(state.groups[0].aggregator), task.federation.iid
+    if found is None or truth is None:
+        return []
+    scores = metrics.binary_scores(found.numpy(), truth.numpy())
+    return [Row(state.round, "grouping", "", "", f"iid_{name}", value) for name, value in scores.items()]
+
+
 def round_rows(report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
     """What a round did: who trained, on which labels as far as they were told, at what cost so far."""
     number = state.round
@@ -212,6 +221,7 @@ def evaluation_rows(
     rows += fairness_rows(state.round, scores.accuracy)
     rows += group_rows(state.round, state, task, profile.counts, len(models))
     if clients:
+        rows += iid_rows(method, state, task)
         rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
     return rows
 
