@@ -168,6 +168,23 @@ def test_spectral_groups_of_fedgwc_affinity() -> None:
     assert davies_bouldin(affinity, labels) == pytest.approx(VECTORS["gwc_db_cols"])
 
 
+def test_spectral_labels_by_kmeans_find_the_same_blocks() -> None:
+    split = np.kron(np.eye(2), np.ones((3, 3))) + 0.01
+    assert cluster.spectral_groups(split, 2, seed=0, assign="kmeans").tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_more_starts_of_kmeans_are_no_worse_and_sometimes_better() -> None:
+    points = np.random.default_rng(0).normal(size=(60, 2))
+
+    def spread(starts: int, seed: int) -> float:
+        labels = cluster.kmeans_groups(points, 8, seed, starts)
+        return sum(((own := points[labels == k]) - own.mean(0)).__pow__(2).sum() for k in range(8))
+
+    once, often = (np.array([spread(starts, seed) for seed in range(10)]) for starts in (1, 20))
+    assert often.mean() < once.mean()
+    assert cluster.kmeans_by_silhouette(points, 4, 0, starts=1).scores
+
+
 def test_spectral_groups_at_the_edges() -> None:
     split = np.kron(np.eye(2), np.ones((3, 3)))  # two components: scikit-learn warns about such graphs
     assert cluster.spectral_groups(split, 2, seed=0).tolist() == [0, 0, 0, 1, 1, 1]

@@ -35,6 +35,7 @@ from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row
 from fedcohort.runner import Evaluation, final_metrics, run
+from fedcohort.testing import tiny_task
 
 SURE = 2.0  # the logit of the answer; the others are 0
 TEST = [[(0, 0), (0, 0), (0, 0), (2, 1)], [(2, 2), (2, 0)], [], [(1, 0)]]
@@ -288,3 +289,10 @@ def test_centralised_adapts_nobody_else() -> None:
     task = task_of(federation(), Local(lr=1e-9))
     result = run("centralised", task, 1, Evaluation(adapted=True))
     assert result.metrics["adapted.accuracy"] == pytest.approx(result.metrics["personal.accuracy"])
+
+
+def test_results_tell_how_many_clients_trained_a_round():
+    """FedConcat-ID calls all eight clients in the first round, and four in the second."""
+    result = run("fedconcat(inferred=True, noise=10, rounds=1)", tiny_task(), 2)
+    assert result.metrics["clients_per_round"] == 6
+    assert run("clust_psi_pfl", tiny_task(), 2).metrics["clients_per_round"] == 4

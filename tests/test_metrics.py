@@ -177,3 +177,11 @@ def test_expected_pair_updates() -> None:
     ours = [metrics.expected_pair_updates(*setting) for setting in settings_]
     np.testing.assert_allclose(ours, VECTORS["gwc_coverage"])
     assert math.isnan(metrics.expected_pair_updates(10, 1, 1))
+
+
+def test_binary_scores_of_the_published_case():
+    """CAFA's Table II, case 1: all five IID clients found, and one of the fifteen others with them."""
+    truth = np.arange(20) < 5
+    scores = metrics.binary_scores(np.arange(20) < 6, truth)
+    assert scores == pytest.approx({"accuracy": 0.95, "precision": 5 / 6, "recall": 1.0, "f1": 10 / 11})
+    assert metrics.binary_scores(np.zeros(20), truth)["precision"] == 0

@@ -173,7 +173,8 @@ def diagnose(
         federation = _table_federation(source, client, label)
     if federation is not None:
         names = federation.clients, federation.classes
-        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed)
+        iid = None if federation.iid is None else federation.iid.numpy()
+        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed, iid=iid)
     else:
         counts = read_counts(source, client, label)
         diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)
@@ -373,7 +374,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         raise typer.Exit(130) from None
     finally:
         watcher.stop()
-    _show_outcomes(outcomes, plan.experiment.rounds, as_json)
+    _show_outcomes(outcomes, plan.experiment, as_json)
     if news:
         from fedcohort.report import REPORT, write_report
 
@@ -384,8 +385,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
             messages.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
-def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
-    from fedcohort.comparison import rank
+def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
+    from fedcohort.comparison import rank, uneven
     from fedcohort.show import SCOPES, leaderboard, results
 
     standings = rank(outcomes)
@@ -393,8 +394,10 @@ def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> Non
         runs = [outcome.to_dict() for outcome in outcomes]
         print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
         return
-    results.print(leaderboard(standings, rounds))
+    results.print(leaderboard(standings, experiment.rounds))
     results.print(SCOPES, style="dim")
+    if caution := uneven(standings, [method.title for method in experiment.methods if method.pooled]):
+        results.print(f"note: {caution}", markup=False)
     for outcome in outcomes:
         if outcome.useless:
             results.print(

@@ -45,13 +45,13 @@ def relabel(labels: ArrayLike) -> Labels:
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
-def kmeans_groups(features: ArrayLike, groups: int, seed: int) -> Labels:
-    """K-means++ with ``groups`` centres, or as many as there are distinct rows."""
+def kmeans_groups(features: ArrayLike, groups: int, seed: int, starts: int = STARTS) -> Labels:
+    """K-means++ with ``groups`` centres, or as many as there are distinct rows; the best of ``starts``."""
     points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
     if groups <= 1 or len(points) <= 1:
         return np.zeros(len(inverse), dtype=np.int64)
     with _reproducible():
-        return relabel(_kmeans(points, weights, min(groups, len(points)), seed)[inverse])
+        return relabel(_kmeans(points, weights, min(groups, len(points)), seed, starts)[inverse])
 
 
 def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Labels:
@@ -76,7 +76,7 @@ def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Lab
 
 
 def kmeans_by_silhouette(
-    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9
+    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9, starts: int = STARTS
 ) -> Choice:
     """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
 
@@ -92,7 +92,7 @@ def kmeans_by_silhouette(
     sample, distances = _sampled_distances(points, seed)
     with _reproducible():
         for k in range(2, most + 1):
-            labels = _kmeans(points, weights, k, seed)
+            labels = _kmeans(points, weights, k, seed, starts)
             scores[k] = weighted_silhouette(distances, labels[sample], weights[sample])
             if best.k == 1 or scores[k] > scores[best.k] + tolerance:
                 best = Choice(labels, k, scores)
@@ -211,15 +211,18 @@ def spectral_by_davies_bouldin(affinity: ArrayLike, max_groups: int, min_size: i
     return best
 
 
-def spectral_groups(affinity: ArrayLike, groups: int, seed: int) -> Labels:
-    """Spectral clustering of a similarity matrix; labels by pivoted QR, which draws nothing at random."""
+def spectral_groups(
+    affinity: ArrayLike, groups: int, seed: int, assign: Literal["cluster_qr", "kmeans"] = "cluster_qr"
+) -> Labels:
+    """Spectral clustering of a similarity matrix; labels by pivoted QR, which draws nothing at random, or by
+    K-means, scikit-learn's default."""
     from sklearn.cluster import SpectralClustering
 
     table = np.asarray(affinity, dtype=np.float64)
     if groups <= 1 or groups >= len(table):
         return np.zeros(len(table), dtype=np.int64) if groups <= 1 else np.arange(len(table))
     model = SpectralClustering(
-        groups, affinity="precomputed", assign_labels="cluster_qr", random_state=_state(seed, "spectral")
+        groups, affinity="precomputed", assign_labels=assign, random_state=_state(seed, "spectral")
     )
     with _reproducible():
         return relabel(model.fit_predict(table))
@@ -276,13 +279,14 @@ def _distinct(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
     return features[first], count.astype(np.float64), inverse.reshape(-1)
 
 
-def _kmeans(points: NDArray[np.float64], weights: NDArray[np.float64], k: int, seed: int) -> Labels:
+def _kmeans(
+    points: NDArray[np.float64], weights: NDArray[np.float64], k: int, seed: int, starts: int
+) -> Labels:
     from sklearn.cluster import KMeans
 
     if k == len(points):
         return np.arange(k)
-    starts = STARTS if len(points) <= MANY else 1
-    model = KMeans(k, n_init=starts, random_state=_state(seed, "kmeans"))
+    model = KMeans(k, n_init=starts if len(points) <= MANY else 1, random_state=_state(seed, "kmeans"))
     return model.fit_predict(points, sample_weight=weights).astype(np.int64)
 
 

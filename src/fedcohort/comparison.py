@@ -46,9 +46,10 @@ from fedcohort.rundir import (
     read_result,
     runs_of,
 )
-from fedcohort.runner import Callback, run
+from fedcohort.runner import PER_ROUND, Callback, run
 from fedcohort.trackers import check_trackers, start_trackers
 
+UNEVEN = 1.1  # times the clients of another method that are worth a word
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 
 # Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
@@ -244,6 +245,23 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
         std = {key: _deviation(several) for key, several in values.items()}
         standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
     return sorted(standings, key=_place)
+
+
+def uneven(standings: Sequence[Standing], references: Collection[str] = ()) -> str:
+    """What is to be said where some methods trained more clients a round than others; ``references`` aside,
+    which are no federated learning."""
+    asked = {
+        standing.method: standing.mean[PER_ROUND]
+        for standing in standings
+        if PER_ROUND in standing.mean and standing.method not in references
+    }
+    if not asked or max(asked.values()) <= UNEVEN * min(asked.values()):
+        return ""
+    most, least = (pick(asked, key=lambda title: asked[title]) for pick in (max, min))
+    return (
+        f"{most} trained {asked[most]:.3g} clients a round, {least} {asked[least]:.3g}: as many rounds are "
+        "not as much work"
+    )
 
 
 def _place(standing: Standing) -> float:

@@ -78,7 +78,7 @@ def adapt(
     """Every client's model after one more local budget, and what it then remembers; who has nothing to train
     on keeps the one it has."""
     blank = statistics.blank(method.objective, profile)
-    clients, budget = profile.eligible.tolist(), task.local.at(state.round)
+    clients, budget = profile.eligible.tolist(), task.local_at(state.round)
     orders = {}
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         part = state.groups[int(state.grouping["group"][client])]
@@ -158,6 +158,15 @@ def group_rows(number: int, state: State, task: Task, told: Tensor | None, model
     return [Row(number, "grouping", "", "", metric, value) for metric, value in values.items()]
 
 
+def iid_rows(method: Method, state: State, task: Task) -> list[Row]:
+    """How well the aggregator tells IID clients from the others, where it says and the partition knows."""
+    found, truth = method.aggregator.iid(state.groups[0].aggregator), task.federation.iid
+    if found is None or truth is None:
+        return []
+    scores = metrics.binary_scores(found.numpy(), truth.numpy())
+    return [Row(state.round, "grouping", "", "", f"iid_{name}", value) for name, value in scores.items()]
+
+
 def round_rows(report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
     """What a round did: who trained, on which labels as far as they were told, at what cost so far."""
     number = state.round
@@ -201,7 +210,7 @@ def evaluation_rows(
 ) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models = serving(method, state)
     scores = engine.score(models, ahead, statistics.kept(task, state.clients))
@@ -212,13 +221,14 @@ def evaluation_rows(
     rows += fairness_rows(state.round, scores.accuracy)
     rows += group_rows(state.round, state, task, profile.counts, len(models))
     if clients:
+        rows += iid_rows(method, state, task)
         rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
     return rows
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = engine.score(models, kept=statistics.kept(task, adapted, state.clients))

@@ -5,7 +5,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.diagnosis.distances import hellinger_matrix
+from fedcohort.cluster import Metric
+from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points, proportions
 
 BINS = 20  # of a feature, where all features of a label are counted together
 
@@ -22,6 +23,16 @@ def label_histograms(x: Tensor, y: Tensor, num_classes: int) -> Tensor:
     cell = feature_bins(x, BINS) + BINS * y[:, None]
     total = torch.bincount(cell.flatten(), minlength=num_classes * BINS)
     return total.view(num_classes, BINS).double() / max(1, cell.shape[1])
+
+
+def client_space(table: np.ndarray, points: bool = True) -> tuple[np.ndarray, Metric]:
+    """Where clients lie to be clustered: by label counts ``[N, C]`` as points whose distance is Hellinger's,
+    or without ``points`` as these distances; by histograms of each label ``[N, C, bins]`` as distances."""
+    if table.ndim == 3:
+        return histogram_distances(table), "precomputed"
+    if points:
+        return hellinger_points(table), "euclidean"
+    return hellinger_matrix(proportions(table)), "precomputed"
 
 
 def histogram_distances(table: np.ndarray) -> np.ndarray:

@@ -43,6 +43,16 @@ def weighted_silhouette(distances: Array, labels: NDArray[np.int64], weights: Ar
     return float(score @ weights / weights.sum())
 
 
+def binary_scores(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+    """How well ``found`` tells the clients for which ``truth`` holds; a ratio of nothing to nothing is 0."""
+    from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+
+    names, said = np.asarray(truth, dtype=bool), np.asarray(found, dtype=bool)
+    precision, recall, f1, _ = precision_recall_fscore_support(names, said, average="binary", zero_division=0)
+    scores = accuracy_score(names, said), precision, recall, f1
+    return dict(zip(("accuracy", "precision", "recall", "f1"), map(float, scores), strict=True))
+
+
 def davies_bouldin(points: ArrayLike, labels: ArrayLike) -> float:
     """Davies-Bouldin index, lower is better. NaN unless 2 <= groups <= K-1 with distinct centroids.
 

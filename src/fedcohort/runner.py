@@ -1,5 +1,6 @@
 """One run: a method on a task for a number of rounds, with results as they come."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedcohort import metrics
 from fedcohort.core.ahead import orders_ahead
 from fedcohort.core.engine import Engine
 from fedcohort.core.loop import Report, start, step
+from fedcohort.core.merge import too_short
 from fedcohort.core.method import Method
 from fedcohort.core.settings import at_least, between
 from fedcohort.core.state import State
@@ -19,6 +21,8 @@ from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.presets import read_method
+
+PER_ROUND = "clients_per_round"
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ def run(
     end. ``folder`` is where clients' memories go if they are too many to keep (None: a temporary one)."""
     method = read_method(method) if isinstance(method, str) else method
     evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
+    if caution := too_short(method.grouping, rounds):
+        warnings.warn(caution, RuntimeWarning, stacklevel=2)
     task = task.for_method(method)
     profile, workers = task.profile(method), (engine or default_engine)(task)
     state, table = resume or (start(method, task, profile, folder), [])
@@ -79,6 +85,8 @@ def run(
                 rows += adapted_rows(method, state, task, profile, workers)
             if workers.messages > sent:
                 rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
+            if last:
+                rows.append(_cohort_row(state.round, [*table, *rows]))
             if last and evaluation.target is not None:
                 rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
             table += rows
@@ -99,6 +107,12 @@ def default_engine(task: Task) -> Engine:
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
     """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
     return {row.key: row.value for row in rows if not row.client}
+
+
+def _cohort_row(number: int, rows: Sequence[Row]) -> Row:
+    """How many clients were asked to train, on average: methods that ask more get more work for a round."""
+    asked = [row.value for row in rows if row.key == "cohort"]
+    return Row(number, "run", "", "", PER_ROUND, sum(asked) / len(asked))
 
 
 def _target_row(number: int, rows: Sequence[Row], target: float) -> Row:

@@ -11,15 +11,17 @@ COMBINATIONS = [
     "fedgwc+fedavgm+fedprox",
     "fedentopt(epsilon=0.5)+cafa",
     "fedgwc(tolerance=0.9, min_group=1, unbiased=True)+scaffold",
-    "clust_psi_pfl(smoothing='laplace', signed=True)+fedlecc(loss_source='last_seen')",
+    "clust_psi_pfl(smoothing='laplace', signed=True, sampling='group')+fedlecc(loss_source='last_seen')",
     "cfl(eps1=9.0, eps2=0.0)+scaffold",
     "cfl(eps1=9.0, eps2=0.0, relative=True, ancestors=True)+feddyn(scaled=True)+power_of_choice(until=3)",
     "ifca(groups=2, sharing='trunk', every=2)+scaffold(mode='niid')",
     "ifca(groups=2, average='gradient')+scaffold+fedlecc",
-    "fesem(groups=2, layers='last')+fedprox",
+    "fesem(groups=2, layers='last', sampling='group')+fedprox",
     "fedsoft(groups=2, every=3)+explore",
     "fedconcat(groups=2, rounds=2, capacity=1.2)+fedprox",
     "fedconcat(rounds=3, inferred=True, noise=50, top='joined', sampling='group')",
+    "fairavg(everything=True, bn='even')+fedlecc(guide='clusters', summary='P(X|y)')",
+    "cafa(variant='abfa')+uniform(odds='samples')",
 ]
 
 

@@ -227,3 +227,14 @@ def test_levels_are_relative_to_chance(wpsi: float, chance: list[float], level: 
 def test_mistakes_are_named(counts: list, names: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         diagnose(counts, **names)
+
+
+def test_iid_clients_are_told_apart_where_it_is_known_who_they_are():
+    """Five even clients, and two pairs of one-sided ones: CAFA's largest cluster is the even ones."""
+    even = [[50, 50, 50], [51, 49, 50], [49, 51, 50], [50, 49, 51], [50, 51, 49]]
+    counts = np.array([*even, *[[90, 5, 5]] * 2, *[[5, 5, 90]] * 2])
+    found = diagnose(counts, iid=np.arange(9) < 5)
+    assert found.iid == {"clusters": 3, "found": 5, "accuracy": 1, "precision": 1, "recall": 1, "f1": 1}
+    assert found.to_dict()["iid"]["recall"] == 1
+    assert diagnose(counts, iid=np.arange(9) < 4).iid["precision"] == pytest.approx(0.8)
+    assert "iid" not in diagnose(counts).to_dict()

@@ -44,3 +44,12 @@ def test_empty_clients_and_odd_names_do_no_harm() -> None:
     text = printed(np.array([[5, 1], [0, 0], [1, 5]]), clients=["[red]a[/red]", "none", "[/]"])
     assert "[red]a[/red]" in text
     assert "1 without samples" in text
+
+
+def test_known_iid_clients_are_compared_with_those_found() -> None:
+    counts = np.array([[50, 50]] * 5 + [[90, 5], [5, 90]])
+    console = Console(file=io.StringIO(), width=100)
+    show(diagnose(counts, iid=np.arange(7) < 5), console)
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "IID clients, accuracy" in text
+    assert "IID clients" not in printed(counts)

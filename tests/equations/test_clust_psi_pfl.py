@@ -199,3 +199,22 @@ def test_kinds_of_features_weigh_the_same():
     assert both[:, :10].var(axis=0).sum() == pytest.approx(1)
     assert both[:, 10].var() == pytest.approx(1)
     assert side_by_side(wide) == pytest.approx(standardise(wide).features)
+
+
+def test_newcomers_are_placed_by_the_centre_of_a_group():
+    """One like a member of a group whose members are all alike is no way off its centre, however many."""
+    part = ClustPsiPfl()
+    group = torch.from_numpy(part.groups_of(TIED, 0))
+    distances = part.place(group, torch.from_numpy(TIED), torch.from_numpy(TIED[[0, 4, 7]]))
+    assert distances is not None
+    assert distances.diagonal().tolist() == pytest.approx([0, 0, 0], abs=1e-6)
+    assert (distances + torch.eye(3)).min() > 0.5
+
+
+@pytest.mark.parametrize(("sampling", "trained"), [("all", 1), ("group", 3)])
+def test_a_cohort_of_everybody_or_of_each_group(sampling, trained):
+    """One of ten clients, or of groups of four, three and three as many as one each."""
+    task = Task.of(federation_of(TIED), "logistic", cohort=1)
+    state, (report,) = play(Method.parse(f"clust_psi_pfl(sampling='{sampling}')"), task, 1)
+    assert len(state.groups) == 3
+    assert len(report.selected) == trained

@@ -1,11 +1,15 @@
 """FedConcat: groups by labels, then one layer on all groups' features."""
 
+import math
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from equations.toy import profile_of
+from equations.toy import profile_of, round_of
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import step
 from fedcohort.core.merge import features, merged_task, side_by_side
@@ -18,6 +22,7 @@ from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.errors import UserError
 from fedcohort.methods.fedconcat import FedConcat
+from fedcohort.runner import run
 from fedcohort.testing import assert_same, play, tiny_task
 
 SHARES = np.array([[0.9, 0.1, 0], [0.8, 0.2, 0], [0, 0.1, 0.9], [0, 0.2, 0.8], [0.1, 0.8, 0.1]])
@@ -133,6 +138,38 @@ def test_the_phases():
     assert_same(play(method, task, 2, restored)[0], play(method, task, 6)[0], "a restart after the merger")
 
 
+def test_the_learning_rate_starts_anew_with_the_layer_on_top():
+    """Halved every second round: .1, .1, .05 for the groups, and again .1, .1, .05 for the layer."""
+    task = tiny_task(local=Local(lr=0.1, decay=0.5, decay_every=2, batch=8))
+    seen: list[set[float]] = []
+
+    class Watched(LoopEngine):
+        def train(self, objective, orders, number):  # type: ignore[no-untyped-def]
+            seen.append({order.budget.lr for order in orders})
+            return super().train(objective, orders, number)
+
+    method = Method.parse("fedconcat(rounds=3, groups=2)")
+    play(method, task, 6, engine=Watched(task))
+    assert seen == [{0.1}, {0.1}, {0.05}] * 2
+
+
+def test_servers_know_the_learning_rate_that_started_anew():
+    """Halved every second round, from round 3 on: round 5 is the first with half."""
+    local = Local(lr=0.1, decay=0.5, decay_every=2)
+    profile = replace(profile_of([[1, 1]]), local=local, began=3)
+    assert [round_of(profile, 1, number).lr for number in (3, 4, 5)] == [0.1, 0.1, 0.05]
+
+
+def test_a_run_that_ends_before_the_merger_says_so():
+    task = tiny_task()
+    with pytest.warns(RuntimeWarning, match="fedconcat merges its groups' models after 3 rounds, and 3 are"):
+        run("fedconcat(rounds=3, groups=2)", task, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("fedconcat(rounds=3, groups=2)", task, 4)
+        run("fedavg", task, 1)
+
+
 def test_the_layer_on_top_takes_three_steps_and_averages_evenly():
     """Clients of 10 and 30 samples move it by d_0 and d_1: it moves by their plain mean."""
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
@@ -167,6 +204,16 @@ def test_labels_are_inferred_from_answers_to_noise():
     assert first.grouping["group"].tolist() == [0, 1, 0, 1]
     _, (report,) = play(method, task, 1, first)
     assert len(report.selected) == 1
+
+
+def test_inferred_labels_are_probabilities():
+    """Logits (ln 3, 0) and (0, 0) to everything: shares (3/4, 1/4) and (1/2, 1/2)."""
+    task = task_of(torch.rand(4, 3), torch.arange(4) % 2, 2, "logistic")
+    profile = task.profile(Method.parse("fedconcat(inferred=True)"))
+    heads = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])
+    params = torch.cat([torch.zeros(2, 6), heads], 1)
+    shares = FedConcat(inferred=True, noise=5).infer(params, torch.zeros(2, 0), profile)
+    torch.testing.assert_close(shares, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
 
 
 @pytest.mark.parametrize(("sampling", "selected"), [("all", 1), ("group", 2)])

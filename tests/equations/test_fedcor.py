@@ -1,13 +1,16 @@
 """FedCor: a Gaussian process over clients' loss changes; those with most covariance per deviation train."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 import torch
+from torch import Tensor
 
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort import gaussian
 from fedcohort.core.method import Method
+from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.gaussian import most_telling, telling
 from fedcohort.methods.fedcor import FedCor
 from fedcohort.testing import CHECKS, play, tiny_task
@@ -39,6 +42,35 @@ def test_a_discount_changes_who_is_first():
 def test_samples_weigh_the_covariance():
     """All weight on client 2: its own covariance 1.5 / sqrt(1.5) beats .1 and 0."""
     assert most_telling(SIGMA, torch.tensor([0, 0, 1.0]).double(), torch.ones(3), 1) == [2]
+
+
+def selected(counts: list[list[int]], discount: list[float]) -> list[int]:
+    """Who is chosen, two of three, when the embedding says SIGMA."""
+    part, profile = FedCor(warmup=0, dimensions=3), profile_of(counts)
+    embedding = torch.linalg.cholesky(SIGMA - part.noise**2 * torch.eye(3))
+    memory = {"embedding": embedding, "discount": torch.tensor(discount).double()}
+    return part.select(memory, round_of(profile, 2, number=1), None).tolist()
+
+
+def test_selection_heeds_discounts_and_shares():
+    """As above: [1, 2] evenly, [0, 2] with client 1 at half; client 2 first if it holds 98 % of samples."""
+    assert selected([[1, 1]] * 3, [1, 1, 1]) == [1, 2]
+    assert selected([[1, 1]] * 3, [1, 0.5, 1]) == [0, 2]
+    assert selected([[1, 0], [1, 0], [98, 0]], [1, 1, 1])[0] == 2
+
+
+def test_old_changes_weigh_less():
+    """Ten rounds ago two clients moved apart, by more than they just moved together."""
+    profile = profile_of([[1, 1]] * 2)
+    signs = {}
+    for gamma in (1.0, 0.1):
+        part = FedCor(dimensions=2, mean="zero", noise=0.3, gamma=gamma, history=2)
+        memory = part.init_selector(profile)
+        memory["changes"] = torch.tensor([[3.0, -3.0], [1.0, 1.0]]).double()
+        memory["seen"] = torch.tensor([0, 10])
+        first, second = part.fit(memory, round_of(profile, 1, 10), 200)
+        signs[gamma] = float(first @ second)
+    assert signs[1.0] < 0 < signs[0.1]
 
 
 def test_equal_scores_go_to_the_lowest_number_and_nobody_is_picked_twice():
@@ -129,16 +161,56 @@ def test_a_rehearsal_is_recorded_and_forgives_all_discounts():
 def test_a_rehearsal_costs_its_messages_and_changes_nothing_else():
     """warmup 0, interval 1: round 0 polls; round 1 polls and fits; round 2 polls, rehearses, polls again.
 
-    With m = 4 of K = 8 and W bytes of model, round 2 sends down K W (poll) + m W (rehearsal) + K W (second
-    poll), and up m W (rehearsal) + m W (round) + 2 K 4.
+    With m = 4 of K = 8 and W bytes of model, round 2 sends down K W (poll) + K W (second poll): everybody who
+    rehearses or trains holds the model from the first poll. Up go m W (rehearsal) + m W (round) + 2 K 4.
     """
     task = tiny_task()
     method = Method.parse("fedcor(warmup=0, interval=1, first_iterations=1, iterations=1)")
     model = task.model.init(0).bytes
     before, _ = play(method, task, 2)
     after, _ = play(method, task, 1, before)
-    assert after.bytes_down - before.bytes_down == (8 + 4 + 8) * model
+    assert after.bytes_down - before.bytes_down == (8 + 8) * model
     assert after.bytes_up - before.bytes_up == (4 + 4) * model + 2 * 8 * 4
+
+
+def test_what_comes_with_the_model_is_sent_once_to_those_who_rehearsed():
+    """SCAFFOLD's c, as large as the model: to those who rehearse or train in round 2, to each once."""
+    task, model = tiny_task(), tiny_task().model.init(0).bytes
+    selector = "fedcor(warmup=0, interval=1, first_iterations=1, iterations=1)"
+    method = Method.parse(f"{selector}+scaffold")
+    before, _ = play(method, task, 2)
+    after, (report,) = play(method, task, 1, before)
+    profile = task.profile(method)
+    now = Round(2, profile, 0, profile.eligible, 4)
+    rehearsed = set(method.selector.rehearse({}, now).tolist())
+    assert rehearsed & set(report.selected.tolist())  # else nothing is shown
+    holding = len(rehearsed | set(report.selected.tolist()))
+    assert after.bytes_down - before.bytes_down == (8 + 8 + holding) * model
+
+
+def test_a_poll_of_some_does_not_make_the_model_known_to_others():
+    """Client 0 is polled, 1 and 2 rehearse, 2 and 3 train: four get the model, and 0 what the rehearsal made
+    of it."""
+    method = Method.of(Rehearsing())
+    task = tiny_task()
+    state, _ = play(method, task, 1)
+    assert state.bytes_down == (4 + 1) * task.model.init(0).bytes
+
+
+@dataclass(frozen=True)
+class Rehearsing(Selector):
+    """Polls client 0, rehearses with 1 and 2, trains 2 and 3."""
+
+    name: ClassVar[str] = "rehearsing"
+
+    def candidates(self, memory: Memory, now: Round) -> Ids:
+        return torch.tensor([0])
+
+    def rehearse(self, memory: Memory, now: Round) -> Ids:
+        return torch.tensor([1, 2])
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        return torch.tensor([2, 3])
 
 
 def test_a_rehearsal_is_forgotten():

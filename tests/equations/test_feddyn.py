@@ -145,3 +145,23 @@ def test_adaptation_starts_from_the_model_that_answers():
     adapted, _ = adapt(method, state, task, task.profile(method), LoopEngine(task))
     reached = {int(client): float(model["params"]) for model, (client,) in adapted}
     assert reached[2] == pytest.approx(0.94111625, abs=1e-6)
+
+
+def test_everybody_means_everybody_of_the_group():
+    """Clients 0, 2 and 1 part after round 1. In round 2 all train, so each group's mean of all its clients'
+    latest models is that of its cohort."""
+    answers = []
+    for which in ("all", "avg"):
+        part = FedDyn(alpha=0.5, evaluate=which)
+        split = Regrouped(((0, 1, 0),))
+        state = play_method(Method.of(Cohorts(((0, 1), (0, 1, 2))), part, split), toy_task(), 2)[-1]
+        answers.append([float(model["params"]) for model, _ in serving(Method.of(part), state)])
+    assert answers[0] == pytest.approx(answers[1], abs=1e-6)
+    assert abs(answers[0][0] - answers[0][1]) > 0.1
+
+
+def test_h_counts_the_members_of_its_group():
+    state = play_toy("feddyn(alpha=0.5)", (0, 1), (0, 1, 2), grouping=Regrouped(((0, 1, 0),)))[-1]
+    own = slopes(state)
+    assert server_h(state, 0) == pytest.approx((own[0] + own[2]) / 2, abs=1e-5)
+    assert server_h(state, 1) == pytest.approx(own[1], abs=1e-5)

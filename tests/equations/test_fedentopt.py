@@ -176,3 +176,9 @@ def test_looking_at_a_sample_costs_hardly_any_entropy(monkeypatch: pytest.Monkey
     monkeypatch.setattr("fedcohort.methods.fedentopt.LOOKED_AT", 100)
     chosen = FedEntOpt().grow(0, range(2000), counts, 20, torch.Generator().manual_seed(0))
     assert 0 < every - cohort_entropy(counts[chosen].numpy()) < 0.01
+
+
+def test_a_share_of_the_buffer_is_of_the_group():
+    """Ten clients, of whom four are in the group: half of four rest, not half of ten."""
+    now = replace(round_of(profile_of([[1, 1]] * 10), 1), members=torch.tensor([0, 3, 5, 8]))
+    assert FedEntOpt(buffer=0.5).capacity(now) == 2

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from equations.test_fedrs import loss_and_slope, view_of
+from equations.test_fedrs import LOGITS, loss_and_slope, view_of
 from fedcohort.core.method import Method
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
@@ -22,6 +22,14 @@ def test_margins():
 def test_others():
     """-1.5 + log(e^.66667 + e^-.5) = -.5622: unbounded below, as printed."""
     assert loss_and_slope(FedLC(denominator="others"), 0, 16, 81, 1)[0] == pytest.approx(-0.5622356061)
+
+
+@pytest.mark.parametrize("denominator", ["all", "others"])
+def test_the_loss_of_a_batch_is_its_mean(denominator):
+    part, view = FedLC(denominator=denominator), view_of(16, 81, 1)
+    logits, labels = torch.tensor([LOGITS, LOGITS]), torch.tensor([0, 1])
+    alone = [loss_and_slope(part, label, 16, 81, 1)[0] for label in (0, 1)]
+    assert float(part.criterion(logits, labels, view)) == pytest.approx(sum(alone) / 2, abs=1e-6)
 
 
 def test_a_missing_class_takes_no_part():

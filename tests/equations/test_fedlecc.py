@@ -168,3 +168,45 @@ def test_pick_always_fills_the_cohort(sizes, cohort, top, quota):
     for cluster in ranked:  # inside a cluster always the worst first
         taken = [client in chosen for client in cluster]
         assert taken == sorted(taken, reverse=True)
+
+
+def test_losses_alone_take_the_highest_of_all_and_ask_for_no_labels():
+    """2, 1.4 and 1.2, of two clusters; a federation that withholds its counts is one cluster, too."""
+    part, withheld = FedLECC(guide="losses"), replace(TEN, counts=None)
+    memory = part.init_selector(withheld)
+    assert part.uses() == {"losses"}
+    assert part.select(memory, round_of(withheld, 3), LOSSES).tolist() == [3, 6, 7]
+
+
+def test_clusters_alone_are_drawn_and_so_are_their_clients():
+    """Of clusters of 3, 2, 1 and 4 clients each is first in a quarter of the rounds, and of the last each of
+    its four clients is in a quarter of these; nobody is asked for a loss."""
+    part = FedLECC(guide="clusters", clusters_per_round=1)
+    memory = {"cluster": CLUSTERS, "loss": NEVER}
+    assert part.uses() == {"counts"}
+    assert part.candidates(memory, round_of(TEN, 1)) is None
+    rounds = [part.select(memory, round_of(TEN, 1, number), None) for number in range(2000)]
+    drawn = torch.cat(rounds).bincount(minlength=10) / 2000
+    assert torch.zeros(4).index_add(0, CLUSTERS, drawn).tolist() == pytest.approx([0.25] * 4, abs=0.04)
+    assert drawn[6:].tolist() == pytest.approx([0.0625] * 4, abs=0.025)
+
+
+def test_clusters_alone_are_whole_clusters():
+    """J = 2 and m = 4: two of each of two clusters, if they have so many."""
+    part = FedLECC(guide="clusters", clusters_per_round=2)
+    memory = {"cluster": torch.arange(10) // 5, "loss": NEVER}
+    chosen = part.select(memory, round_of(TEN, 4), None)
+    assert (chosen // 5).bincount().tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("clustering", ["optics", "dbscan", "kmedoids"])
+def test_clusters_of_features_given_labels(clustering):
+    """Six clients with the same labels; three see every feature four deviations higher."""
+    key = torch.Generator().manual_seed(0)
+    part = FedLECC(summary="P(X|y)", clustering=clustering, radius=0.5, medoids=2)
+    y = torch.arange(40) % 2
+    tables = [part.summarise(torch.randn(40, 5, generator=key) + 4 * (k // 3), y, 2) for k in range(6)]
+    profile = replace(profile_of([[20, 20]] * 6), summaries={"fedlecc": torch.stack(tables)})
+    assert part.uses() == {"summary", "losses"}
+    assert part.init_selector(profile)["cluster"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert replace(part, summary="P(y)").init_selector(profile)["cluster"].unique().numel() == 1

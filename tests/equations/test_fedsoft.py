@@ -116,6 +116,22 @@ def test_when_everybody_trains_importance_enters_the_mean():
     assert centres(plane_round("fedsoft(groups=1)", engine, [[0.0, 0.0]]))[0] == pytest.approx([1.0, 3.0])
 
 
+def test_everybody_trains_for_every_centre_each_weighing_as_it_fits():
+    """Client 0 (10 samples) is served best by centre 0, client 1 (30) by centre 1, so u = 1 or the floor.
+
+    v_0 = (10, .003) / 10.003 and v_1 = (.001, 30) / 30.001: each centre is nearly its own client's model.
+    """
+    engine = Whole(plane_task([10, 30]), [[4.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 1.0]])
+    found = centres(plane_round("fedsoft(groups=2)", engine, [[0.0, 0.0]] * 2))
+    assert found[0] == pytest.approx([4 * 10 / 10.003, 4 * 0.003 / 10.003])
+    assert found[1] == pytest.approx([4 * 0.001 / 30.001, 4 * 30 / 30.001])
+
+
+def test_a_cohort_of_everybody_leaves_nobody_out():
+    _, reports = play(Method.parse("fedsoft(groups=5)"), tiny_task(cohort=8), 2)
+    assert [len(report.selected) for report in reports] == [8, 8]
+
+
 def test_everybody_is_asked_every_other_round_and_only_then():
     """Two centres of two numbers for four clients are 64 bytes, in rounds 0 and 2; in the others those who
 
@@ -131,7 +147,12 @@ def test_everybody_is_asked_every_other_round_and_only_then():
 
 
 def test_the_cohort_is_shared_out_among_the_centres():
-    assert [FedSoft(groups=5).cohort(100, fraction) for fraction in (0.1, 0.5, 0.01)] == [2, 10, 1]
+    assert [FedSoft(groups=5).cohort(100, fraction) for fraction in (0.1, 0.5, 0.01, 1)] == [
+        2,
+        10,
+        1,
+        100,
+    ]
 
 
 def test_clients_are_served_by_their_own_model():

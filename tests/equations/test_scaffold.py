@@ -196,3 +196,11 @@ def test_control_variates_start_at_zero():
     part, profile = Scaffold(), profile_of([[1, 1]])
     assert part.init_client(profile)["c"].equal(torch.zeros(1))
     assert part.init_aggregator(profile)["c"].equal(torch.zeros(1))
+
+
+def test_c_counts_the_members_of_its_group():
+    """{0, 2} and {1} part after round 1; in round 2 all train, and each c stays the mean of its own."""
+    state = play_toy("scaffold", (0, 1), (0, 1, 2), grouping=Regrouped(((0, 1, 0),)))[-1]
+    own = client_c(state)
+    assert server_c(state, 0) == pytest.approx((own[0] + own[2]) / 2, abs=1e-5)
+    assert server_c(state, 1) == pytest.approx(own[1], abs=1e-5)

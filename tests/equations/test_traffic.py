@@ -56,8 +56,6 @@ def after(text: str, rounds: int, **conditions: object) -> tuple[int, int]:
 @pytest.mark.parametrize("text", sorted(SAME | COUNTED | DIFFERENT.keys()))
 def test_a_round(text):
     once, up, down = DIFFERENT.get(text, (COUNTS if text in COUNTED else 0, M * W, M * W))
-    if text == "clust_psi_pfl":  # a cohort of each group
-        up = down = W * len(play(Method.parse(text), tiny_task(), 1)[1][0].selected)
     assert after(text, 0) == (once, 0)
     assert after(text, 1) == (once + up, down)
 

@@ -103,6 +103,8 @@ def test_classes_per_client() -> None:
 @pytest.mark.parametrize("leftovers", ["drop", "deal"])
 def test_partly_iid(leftovers: str) -> None:
     partition = split_clients(TEN, "partly_iid", 1, clients=20, iid=0.25, leftovers=leftovers)
+    assert partition.iid is not None
+    assert partition.iid.tolist() == [True] * 5 + [False] * 15
     classes = (partition.counts(TEN) > 0).sum(1)
     assert partition.truth is not None
     assert partition.truth.tolist() == [1] * 5 + [0] * 15

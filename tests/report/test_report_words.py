@@ -234,6 +234,27 @@ def test_a_method_that_went_like_another_is_no_further_test() -> None:
     assert copies_of(evidence_of(*runs[:4], *runs[5:]), standings_of(evidence)) == {}  # of other seeds
 
 
+def test_methods_that_trained_more_clients_are_named() -> None:
+    """Eight clients a round against three; 3.2 against three is no news, and a reference has other rules."""
+    few, more, same = (
+        a_run(title, metrics={"global.accuracy": 0.9, "clients_per_round": clients})
+        for title, clients in (("fedavg", 3.0), ("clust_psi_pfl", 8.0), ("fedprox", 3.2))
+    )
+    (said,) = [each for each in leaderboard_card(evidence_of(few, more, same)).sentences if "a round" in each]
+    assert said.startswith("clust_psi_pfl trained 8 clients a round, fedavg 3:")
+    alone = a_run("centralised", metrics={"global.accuracy": 0.9, "clients_per_round": 1.0})
+    for others in ((few, same), (few, alone)):
+        assert not any("a round" in each for each in leaderboard_card(evidence_of(*others)).sentences)
+
+
+def test_groups_that_were_never_merged_are_no_fedconcat() -> None:
+    """Four rounds: enough for three of groups and one of the layer on top, not for four of groups."""
+    short, long = (a_run(f"fedconcat(rounds={rounds})") for rounds in (4, 3))
+    said = leaderboard_card(evidence_of(short)).sentences
+    assert any("merges its groups' models after 4 rounds, and 4 are too few" in each for each in said)
+    assert len(leaderboard_card(evidence_of(long)).sentences) == len(said) - 1
+
+
 def test_references_never_lead() -> None:
     runs = a_run("fedavg", 0, 0.5), a_run("centralised", 0, 0.99)
     assert [standing.method for standing in standings_of(evidence_of(*runs))] == ["fedavg", "centralised"]

@@ -15,7 +15,7 @@ from fedcohort.core.parts import Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.core.traffic import FLOAT, round_bytes
+from fedcohort.core.traffic import FLOAT, Had, round_bytes
 
 
 class Choice(NamedTuple):
@@ -25,7 +25,8 @@ class Choice(NamedTuple):
     memory: Memory  # the selector's, with what it learned from the losses
     polled: Ids
     quotas: dict[int, Tensor]  # of clients that may not use all their samples
-    up: int = 0  # bytes of a rehearsal
+    rehearsed: frozenset[int] = frozenset()  # who trained a copy of the model first
+    up: int = 0  # bytes of that rehearsal
     down: int = 0
 
 
@@ -70,11 +71,15 @@ def choose(
         samples, rehearsed = method.selector.poll_samples(now), None
         losses = _poll(state, asked, samples, profile, engine)
         if (cast := method.selector.rehearse(group.selector, now)) is not None:
-            after, up, down = _rehearse(method, state, replace(now, selected=cast), task, engine)
+            after, up, down = _rehearse(method, state, replace(now, selected=cast), asked, task, engine)
             rehearsed = _poll(after, asked, samples, profile, engine)
-            sent = statistics.travelling(group.weights, profile).bytes
-            up, down = up + FLOAT * len(asked), down + sent * len(asked)
-            choice = choice._replace(up=up, down=down)
+            moved = [
+                new.weights is not old.weights for new, old in zip(after.groups, state.groups, strict=True)
+            ]
+            sent = sum(moved[g] for g in state.grouping["group"][asked].tolist())
+            up += FLOAT * len(asked)
+            down += statistics.travelling(group.weights, profile).bytes * sent
+            choice = choice._replace(rehearsed=frozenset(cast.tolist()), up=up, down=down)
         memory = method.selector.learn(group.selector, now, losses, rehearsed)
         choice = choice._replace(polled=asked, memory=memory)
     now = replace(now, selected=method.selector.select(choice.memory, now, losses))
@@ -96,8 +101,11 @@ def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engin
     return losses
 
 
-def _rehearse(method: Method, state: State, now: Round, task: Task, engine: Engine) -> tuple[State, int, int]:
-    """The state after a round of ``now.selected`` that is then forgotten, and its bytes up and down."""
+def _rehearse(
+    method: Method, state: State, now: Round, polled: Ids, task: Task, engine: Engine
+) -> tuple[State, int, int]:
+    """The state after a round of ``now.selected`` that is then forgotten, and its bytes up and down beyond
+    the poll, from which ``polled`` clients hold the model."""
     answers, updates = train(method, state, task, now.profile, engine, now.selected, {})
     groups, crossed = [], []
     for number, group in enumerate(state.groups):
@@ -106,7 +114,8 @@ def _rehearse(method: Method, state: State, now: Round, task: Task, engine: Engi
         groups.append(aggregate(method, group, own, here))
         crossed.append(len(own))
     nobody = now.selected[:0]
-    traffic = round_bytes(method, state, now, nobody, nobody, answers, crossed)
+    had = Had(frozenset(polled.tolist()))
+    traffic = round_bytes(method, state, now, nobody, nobody, answers, crossed, had)
     return replace(state, groups=tuple(groups)), *traffic
 
 

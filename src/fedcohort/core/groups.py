@@ -99,7 +99,8 @@ def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
         params, memory = method.aggregator.step(weights.params, move, memory, own, now)
         weights = weights._replace(params=params)
         if own.buffers.shape[1]:  # statistics that clients keep are in no update
-            buffers = now.profile.model.combine_buffers(own.buffers, own.shares)
+            parts = method.aggregator.statistics(shares, own)
+            buffers = now.profile.model.combine_buffers(own.buffers, parts)
             weights = weights._replace(buffers=buffers)
     return replace(group, weights=weights, aggregator=memory)
 

@@ -18,7 +18,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.sound import learn_soundly
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
-from fedcohort.core.traffic import FLOAT, round_bytes
+from fedcohort.core.traffic import FLOAT, Had, round_bytes
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     """One round: choose, train, aggregate, regroup."""
     state = merge(method, state, task, profile)
     task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
     models = tuple(group.weights for group in state.groups)
     everyone = Round(state.round, profile, 0, profile.eligible, task.cohort_size, models=models)
 
@@ -86,7 +86,9 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     after, crossed, used = learn_soundly(learn, method, before, profile, updates)
 
     polled, asked = torch.cat([choice.polled for choice in choices]), torch.cat([early.ids, late.ids])
-    up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed)
+    rehearsed = frozenset[int]().union(*(choice.rehearsed for choice in choices))
+    had = Had(rehearsed - frozenset(polled.tolist()), rehearsed)
+    up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had)
     if not method.silent:
         up += sum(choice.up for choice in choices) + early.bytes + late.bytes
         down += sum(choice.down for choice in choices) + FLOAT * profile.num_classes * len(quotas)

@@ -5,6 +5,7 @@ ever, so what follows is an ordinary task: the examples are features and the mod
 selectors, objectives and evaluation need not know, and only the layer travels.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from fedcohort.core.engine import Engine
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.layers import encoder_bytes, last_layer
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Merge
+from fedcohort.core.parts import Grouping, Merge
 from fedcohort.core.profile import Profile
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
@@ -24,6 +25,7 @@ from fedcohort.data.federation import Split
 from fedcohort.models import flat_model
 
 CHUNK = 4096  # examples encoded at a time
+NEVER = 10**9  # no run has so many rounds
 
 
 @torch.no_grad()
@@ -79,7 +81,22 @@ def present(method: Method, state: State, task: Task, engine: Engine) -> tuple[T
     if plan is None:
         return task, engine
     engine = engine.merged(state.encoders, plan)
-    return engine.task, engine
+    return replace(engine.task, began=merging_round(method.grouping)), engine
+
+
+def merging_round(grouping: Grouping) -> int:
+    """The first round that trains on top of merged models; for ever late if none does."""
+    return bisect_left(range(NEVER), True, key=lambda number: grouping.merges(number) is not None)
+
+
+def too_short(grouping: Grouping, rounds: int) -> str:
+    """What is to be said of a run of this many rounds, if it ends before its models are merged."""
+    if not grouping.has_own("merges") or rounds > (first := merging_round(grouping)):
+        return ""
+    return (
+        f"{grouping.name} merges its groups' models after {first} rounds, and {rounds} are too few: what is "
+        f"measured are the groups' models, not {grouping.name}'s; raise rounds, or let it merge sooner"
+    )
 
 
 def merge(method: Method, state: State, task: Task, profile: Profile) -> State:

@@ -83,6 +83,11 @@ class Method:
         return any(part.pooled for part in self.parts)
 
     @property
+    def everything(self) -> bool:
+        """Whether clients train on what is held out for validation, too."""
+        return any(getattr(part, "everything", False) for part in self.parts)
+
+    @property
     def silent(self) -> bool:
         """Whether nothing is ever sent."""
         return any(part.silent for part in self.parts)

@@ -17,7 +17,7 @@ for one client; an engine decides where they run.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,7 @@ Memory = dict[str, Tensor]
 Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
 Recall = Callable[[int], Memory]  # what a client remembers
+Sampling = Literal["all", "group"]  # one cohort of everybody, or one of each group: see Grouping.odds
 
 
 class Part:
@@ -105,6 +106,11 @@ class Round:
     )  # trained, but were judged not worth an upload
     odds: Tensor | None = None  # [members] how likely each is to be drawn; None: all alike
     models: tuple[Weights, ...] = ()  # every group's, before this round
+
+    @property
+    def lr(self) -> float:
+        """The clients' learning rate."""
+        return self.profile.local.lr_at(self.number - self.profile.began)
 
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for this purpose in this round and group."""
@@ -329,11 +335,20 @@ class Aggregator(Part):
         """The factor of each client's delta; they need not sum to one. Default: its share of the samples."""
         return updates.shares
 
+    def statistics(self, weights: Tensor, updates: Updates) -> Tensor:
+        """``[S]``, summing to one: each client's part in the mean of BatchNorm statistics, when ``weights``
+        are the factors of the deltas. Default: its share of the samples."""
+        return updates.shares
+
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
     ) -> tuple[Tensor, Memory]:
         """The next model and memory from the weighted sum of deltas."""
         return params + move, memory
+
+    def iid(self, memory: Memory) -> Tensor | None:
+        """``[N]``: which clients it takes for IID. Default: it does not say."""
+        return None
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
         """The model that answers, when it is not the one that clients train on."""
@@ -382,7 +397,10 @@ class Grouping(Part):
 
     def odds(self, memory: Memory, profile: Profile) -> Tensor:
         """``[N, cohorts]``: how likely each client is to be drawn for each cohort; 0 or False for not at all.
-        Default: a cohort for each group, of its clients."""
+        Default: a cohort for each group, of its clients; where a part has a setting ``sampling``, that is
+        "group", and "all" one cohort of everybody, each of whom trains for its own group."""
+        if getattr(self, "sampling", "group") == "all":
+            return torch.ones(profile.num_clients, 1)
         return memory["group"][:, None] == torch.arange(int(memory["group"].max()) + 1)
 
     def cohort(self, members: int, fraction: float) -> int:
@@ -403,7 +421,8 @@ class Grouping(Part):
         return memory
 
     def merges(self, number: int) -> Merge | None:
-        """Whether round ``number`` trains a layer on top of all groups' frozen models. Default: never."""
+        """Whether round ``number``, and so every later one, trains a layer on top of all groups' frozen
+        models. The schedule of the learning rate starts anew in the first of them. Default: never."""
         return None
 
     def remodel(

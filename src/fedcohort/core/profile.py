@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcohort.core.flat import Flat
@@ -84,6 +86,7 @@ class Profile:
     seed: int
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [N, ...] of each part that asks for one
     shape: tuple[int, ...] = ()  # of one example
+    began: int = 0  # the round in which the schedule of the learning rate starts
 
     @property
     def num_clients(self) -> int:
@@ -102,6 +105,12 @@ class Profile:
                 "set it to 'exact' or 'noised', or choose a method that needs none"
             )
         return self.counts
+
+    def known_table(self, who: str, counts: bool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The label counts, or else this part's summaries, and which clients have data and told of some."""
+        table = self.known_counts(who) if counts else self.known_summary(who)
+        told = (table.flatten(1).sum(1) > 0) & (self.size > 0)
+        return table.numpy(), told.nonzero().flatten().numpy()
 
     def known_summary(self, who: str) -> Tensor:
         """What this part's `summarise` counted, as revealed, or a sentence for the user."""

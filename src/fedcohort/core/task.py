@@ -30,6 +30,7 @@ class Task:
     privacy: Privacy = Privacy()
     faults: Faults = Faults()
     seed: int = 0
+    began: int = 0  # the round in which the schedule of the learning rate starts
 
     @classmethod
     def of(
@@ -90,11 +91,14 @@ class Task:
             seed=self.seed,
             summaries=told.summaries,
             shape=self.federation.shape,
+            began=self.began,
         )
 
     def for_method(self, method: Method) -> "Task":
-        """This task, or for the centralised reference the same data in one place and the same epochs in
-        total."""
+        """This task; for a method that trains on everything, validation data are training data; for the
+        centralised reference, the same data are in one place, with the same epochs in total."""
+        if method.everything:
+            self = replace(self, federation=self.federation.without_validation())
         if not method.pooled:
             return self
         fraction = self.cohort_size / int((self.federation.train.sizes > 0).sum())
@@ -107,8 +111,12 @@ class Task:
         )
         return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
 
+    def local_at(self, number: int) -> Local:
+        """Everybody's local budget in this round, stragglers' aside."""
+        return self.local.at(number - self.began)
+
     def budget(self, client: int, number: int) -> Local:
         """The client's local budget in this round."""
-        budget = self.local.at(number)
+        budget = self.local_at(number)
         slow = client in self.slow
         return self.faults.slow_budget(client, budget, self.seed, number) if slow else budget

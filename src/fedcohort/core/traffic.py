@@ -1,6 +1,7 @@
 """What travels: the messages down to clients, and the bytes of a round in both directions."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
@@ -27,6 +28,13 @@ def messages(method: Method, state: State, clients: Iterable[int], profile: Prof
     return downs
 
 
+class Had(NamedTuple):
+    """Who was sent what earlier in a round, and holds it still."""
+
+    model: frozenset[int] = frozenset()  # the model of its group
+    extras: frozenset[int] = frozenset()  # what the aggregator sends beside it
+
+
 def round_bytes(
     method: Method,
     state: State,
@@ -35,8 +43,9 @@ def round_bytes(
     asked: Ids,
     answers: Sequence[Answer],
     crossed: Sequence[int],
+    had: Had,
 ) -> tuple[int, int]:
-    """Up and down in this round, from the tensors that were sent.
+    """Up and down in this round, from the tensors that were sent, beyond what clients ``had``.
 
     Those ``asked`` hold every group's model, those ``polled`` their own; nobody is sent a model twice.
     """
@@ -45,11 +54,11 @@ def round_bytes(
     weights = travelling(state.groups[0].weights, now.profile)
     model = weights.bytes
     selected, declined = set(now.selected.tolist()), set(now.declined.tolist())
-    models = dict.fromkeys(selected | set(polled.tolist()), 1) | dict.fromkeys(
-        asked.tolist(), len(state.groups)
-    )
+    own = (selected | set(polled.tolist())) - had.model
+    models = dict.fromkeys(own, 1) | dict.fromkeys(asked.tolist(), len(state.groups))
     extra = _bytes(method.aggregator.broadcast(state.groups[0].aggregator))
-    down = model * sum(models.values()) + extra * sum(models[client] for client in selected)
+    extras = sum(models.get(client, 1) - (client in had.extras) for client in selected)
+    down = model * sum(models.values()) + extra * extras
     down -= method.grouping.common(now.profile.model, weights) * sum(count - 1 for count in models.values())
     if selected:
         message = messages(method, state, now.selected[:1].tolist(), now.profile)[0]

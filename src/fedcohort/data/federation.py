@@ -100,6 +100,7 @@ class Federation:
     truth: Tensor | None  # the group each client was made in, where the protocol knows it
     provenance: dict[str, Any]
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
+    iid: Tensor | None = None  # [K] who drew labels like everybody's, where the protocol knows it
 
     @property
     def num_clients(self) -> int:
@@ -167,6 +168,19 @@ class Federation:
         total.update("\x1f".join(self.classes).encode())
         return total.hexdigest()
 
+    def without_validation(self) -> "Federation":
+        """The same, but what is held out for validation is training data, too."""
+        train, held = self.train, self.validation
+        if not held.sizes.any():
+            return self
+        x, y, behind = train.x, train.y, 0
+        if held.x is not x:
+            x, y, behind = torch.cat([x, held.x]), torch.cat([y, held.y]), len(x)
+        rows = torch.cat([train.index, held.index + behind]).numpy()
+        client = torch.cat([train.client, held.client]).numpy()
+        nothing = replace(held, index=held.index[:0], offsets=torch.zeros_like(held.offsets))
+        return replace(self, train=Split.owned(x, y, rows, client, self.num_clients), validation=nothing)
+
     def pooled(self) -> "Federation":
         """The centralised reference: client 0 trains on everybody's rows, test rows stay where they are."""
         return replace(
@@ -174,6 +188,7 @@ class Federation:
             train=_to_first(self.train),
             validation=_to_first(self.validation),
             truth=None,
+            iid=None,
             provenance={**self.provenance, "pooled": True},
         )
 

@@ -80,6 +80,7 @@ def federate(
         truth=None if dealt.truth is None else torch.as_tensor(dealt.truth, dtype=torch.int64),
         provenance=_story(dataset, dealt, split, mode, test),
         vocabulary=dataset.vocabulary,
+        iid=None if dealt.iid is None else torch.as_tensor(dealt.iid, dtype=torch.bool),
     )
 
 

@@ -10,7 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcohort.cluster import EXACT, SAMPLE, Labels, kmeans_by_silhouette, optics_groups
+from fedcohort.cluster import (
+    EXACT,
+    SAMPLE,
+    STARTS,
+    Labels,
+    kmeans_by_silhouette,
+    kmeans_groups,
+    optics_groups,
+)
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis.distances import (
     EPS,
@@ -94,6 +102,27 @@ def signed_groups(
     labels = np.full(len(table), -1, dtype=np.int64)
     labels[held] = kmeans_by_silhouette(features, max_groups, seed).labels
     return labels
+
+
+def share_clusters(
+    counts: ArrayLike, clusters: int | None, seed: int, most: int | None = None, starts: int = STARTS
+) -> Labels:
+    """CAFA's clusters, by K-means on label shares: as many as asked for, or the number (up to ``most``) with
+    the best silhouette; -1 for clients without samples."""
+    table = counts_array(counts)
+    held = table.any(axis=1)
+    shares = table[held] / table[held].sum(axis=1, keepdims=True)
+    labels = np.full(len(table), -1, dtype=np.int64)
+    if clusters is None:
+        labels[held] = kmeans_by_silhouette(shares, most, seed, starts=starts).labels
+    else:
+        labels[held] = kmeans_groups(shares, clusters, seed, starts)
+    return labels
+
+
+def largest(labels: Labels) -> int:
+    """The group of most clients, -1 aside; of equals the first."""
+    return int(np.bincount(labels[labels >= 0]).argmax())
 
 
 def suggest_groups(

@@ -11,9 +11,12 @@ from numpy.typing import ArrayLike
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis import distances
 from fedcohort.diagnosis.distances import EPS, Array, SizeImbalance, Smoothing
-from fedcohort.diagnosis.grouping import Suggestion, signed_groups, suggest_groups
+from fedcohort.diagnosis.grouping import Suggestion, largest, share_clusters, signed_groups, suggest_groups
 from fedcohort.diagnosis.verdict import Divergence, Verdict, judge
 from fedcohort.errors import UserError
+from fedcohort.metrics import binary_scores
+
+FEW = 200  # clients for whom all numbers of clusters are tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,7 @@ class Diagnosis:
     size_imbalance: SizeImbalance
     suggestions: tuple[Suggestion, ...]
     verdict: Verdict
+    iid: dict[str, float] | None = None  # how well CAFA's largest cluster tells clients known to be IID
 
     @property
     def size(self) -> Array:
@@ -66,6 +70,7 @@ class Diagnosis:
             "verdict": list(self.verdict.sentences),
             "skew": self.verdict.level,
             "notes": list(self.verdict.notes),
+            **({} if self.iid is None else {"iid": self.iid}),
             "suggested_groups": {item.reading: _group_table(item) for item in self.suggestions},
             "client_names": list(self.client_names),
             "class_names": list(self.class_names),
@@ -89,12 +94,14 @@ def diagnose(
     max_groups: int | None = 20,
     smoothing: Smoothing = "eps",
     eps: float = EPS,
+    iid: ArrayLike | None = None,
 ) -> Diagnosis:
     """Measures label skew from a K x C table of label counts and says what to do about it.
 
     ``max_groups`` bounds the search for groups (None: up to K-1, slow beyond a few hundred clients).
     ``smoothing`` decides what a missing class costs in PSI: see
-    :func:`fedcohort.diagnosis.distances.psi_terms`.
+    :func:`fedcohort.diagnosis.distances.psi_terms`. Where it is known which clients are ``iid``, it is told
+    how well CAFA's clusters find them.
     """
     table = distances.counts_array(counts)
     if (table.sum(axis=1) > 0).sum() < 2:
@@ -129,7 +136,17 @@ def diagnose(
         size_imbalance=distances.size_imbalance(table),
         suggestions=suggestions,
         verdict=judge(table, *names, chosen, laplace, moved, suggestions, by_sign),
+        iid=None if iid is None else _told_apart(table, seed, max_groups, np.asarray(iid)),
     )
+
+
+def _told_apart(table: Array, seed: int, max_groups: int | None, iid: np.ndarray) -> dict[str, float]:
+    """The number of clusters, that of clients taken for IID, and how often this is right; as in CAFA, up to
+    K-1 clusters are tried, unless clients are many."""
+    labels = share_clusters(table, None, seed, None if len(table) <= FEW else max_groups)
+    found = labels == largest(labels)
+    counted = {"clusters": float(labels.max() + 1), "found": float(found.sum())}
+    return {**counted, **binary_scores(found, iid)}
 
 
 def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Divergence:

@@ -86,6 +86,7 @@ def _summary(diagnosis: Diagnosis) -> Table:
             _number(diagnosis.jensen_shannon),
             "all clients at once; shrinks with their number",
         ),
+        *_iid(diagnosis),
         ("label EMD", _number(diagnosis.label_emd), "from clients to the federation, 0 to 2"),
         (
             "EMD (FedArtML)",
@@ -95,6 +96,16 @@ def _summary(diagnosis: Diagnosis) -> Table:
     ):
         table.add_row(*row)
     return table
+
+
+def _iid(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
+    """How well CAFA finds the clients that are known to be IID."""
+    if diagnosis.iid is None:
+        return []
+    told = diagnosis.iid
+    scores = ", ".join(f"{name} {told[name]:.2f}" for name in ("precision", "recall", "f1"))
+    how = f"largest of CAFA's {told['clusters']:.0f} clusters ({told['found']:.0f} clients) as IID: {scores}"
+    return [("IID clients, accuracy", _number(told["accuracy"]), how)]
 
 
 def _clients(diagnosis: Diagnosis, all_clients: bool) -> Table:

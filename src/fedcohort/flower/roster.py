@@ -70,7 +70,7 @@ class Roster(Federation):
         offsets = F.pad(sizes.cumsum(1), (1, 0))
         train, validation, test = (Split(x, nothing, nothing, own) for own in offsets)
         names = tuple(classes), tuple(clients)
-        return cls(train, validation, test, *names, None, {}, vocabulary, told, tuple(keys))
+        return cls(train, validation, test, *names, None, {}, vocabulary, told=told, keys=tuple(keys))
 
 
 class Wanted(NamedTuple):

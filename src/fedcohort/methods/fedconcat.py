@@ -16,6 +16,9 @@ Where we differ:
     - A cohort is drawn from everybody, so that a group may go a round without training (``sampling="group"``
       draws from each).
     - Encoders are used as in evaluation, so that BatchNorm stays as it was; in the authors' code it drifts.
+    - K-means takes the best of ten starts, here and wherever it is used; the code says nothing of them.
+    - What becomes of a decaying learning rate when the layer's training starts is not said: it starts anew.
+      Carried on, it would be too small by then to train anything.
     - With 100 classes and more the code lets no group have more than 1.2 times its equal share of clients
       (``capacity=1.2``).
 """
@@ -33,7 +36,7 @@ from fedcohort.core.flat import Weights
 from fedcohort.core.keyed import generator
 from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Updates
+from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Sampling, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import at_least, between
 
@@ -52,7 +55,7 @@ class FedConcat(Aggregator, Grouping):
     inferred: bool = False  # infer labels from the first round's models instead of asking for counts
     noise: Annotated[int, between(1, 10**6)] = 10_000  # random examples that they are inferred from
     capacity: Annotated[float, at_least(1)] | None = None  # most clients of a group, over an equal share
-    sampling: Literal["all", "group"] = "all"  # draw one cohort from everybody, or one from each group
+    sampling: Sampling = "all"  # draw one cohort from everybody, or one from each group
 
     def uses(self) -> frozenset[str]:
         return frozenset() if self.inferred else frozenset({"counts"})
@@ -76,11 +79,6 @@ class FedConcat(Aggregator, Grouping):
         equal = len(shares) / min(self.groups, len(shares))
         most = min(len(shares), math.ceil(self.capacity * equal))
         return capped_groups(shares, self.groups, most, seed)
-
-    def odds(self, memory: Memory, profile: Profile) -> Tensor:
-        if self.sampling == "group":
-            return super().odds(memory, profile)
-        return torch.ones(profile.num_clients, 1)
 
     def calls_all(self, memory: Memory, group: int) -> bool:
         return not memory["placed"]

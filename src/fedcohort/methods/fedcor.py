@@ -15,6 +15,7 @@ Where we differ:
       chosen just before a fit are not discounted, and there are ``warmup + 1`` random rounds.
     - The mean of the changes is their discounted average, which maximises the likelihood whatever the
       covariance (``mean="zero"``: the code of 2022).
+    - A client that was polled holds the model, and is not sent it again to rehearse or to train.
     - The authors average evenly: combine it with ``fairavg`` for that.
 """
 

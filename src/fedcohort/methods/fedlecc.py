@@ -13,6 +13,12 @@ Where we differ:
     - J z may exceed m: the walk over clusters stops at the cohort size (``quota="balanced"`` shares it out).
     - Neither J nor the settings of OPTICS are stated: as many clusters as clients are asked, neighbourhoods
       of two, and clients that OPTICS calls noise are clusters of their own.
+    - Clients may be compared by the features of each label, too (``summary="P(X|y)"``), which Section IV-A
+      found worse; how is not stated, here by HACCS's histograms.
+    - For an ablation ``guide`` leaves out one half: "clusters" draws J clusters, and z clients of each, at
+      random; "losses" asks for no labels and takes the highest losses of all.
+    - Histograms are told once. The paper has them told again when a client's data change; here data never do
+      during a run, and ``fedcohort drift`` compares the counts of two runs.
     - ``clusters_per_round="auto"`` is ours: the paper leaves choosing J open. Losses say who trains, J how
       many kinds of clients do; so every round takes the J whose cohort's labels together are nearest, in
       Hellinger distance, to those of all clients. docs/fedlecc-auto-j.md compares it with fixed J.
@@ -30,7 +36,8 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import above, at_least, below
-from fedcohort.diagnosis.distances import hellinger_matrix, hellinger_points, hellinger_to_pool
+from fedcohort.diagnosis.distances import hellinger_to_pool
+from fedcohort.histograms import client_space, label_histograms
 
 Top = Annotated[int, at_least(1)] | Literal["auto"] | None
 
@@ -48,43 +55,52 @@ class FedLECC(Selector):
     medoids: Annotated[int, at_least(1)] = 10  # k-medoids: number of clusters
     quota: Literal["fill", "balanced"] = "fill"  # ceil(m/J) a cluster until m, or equal shares for all J
     loss_source: Literal["poll", "last_seen"] = "poll"  # of everybody each round, or of the last training
+    summary: Literal["P(y)", "P(X|y)"] = "P(y)"  # clients compared by labels, or by features of each label
+    guide: Literal["both", "clusters", "losses"] = "both"  # what chooses; one alone for an ablation
 
     def uses(self) -> frozenset[str]:
-        return frozenset({"counts", "losses" if self.loss_source == "poll" else "loss"})
+        labels = "counts" if self.summary == "P(y)" else "summary"
+        losses = "losses" if self.loss_source == "poll" else "loss"
+        asks = {"both": {labels, losses}, "clusters": {labels}, "losses": {losses}}[self.guide]
+        return frozenset(asks | ({"counts"} if self.clusters_per_round == "auto" else set()))
+
+    def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
+        return label_histograms(x, y, num_classes)
 
     def init_selector(self, profile: Profile) -> Memory:
-        counts = profile.known_counts(self.name).numpy()
-        known = np.flatnonzero((counts.sum(1) > 0) & (profile.size.numpy() > 0))
-        cluster = np.arange(len(counts)) + len(counts)  # nothing known: alone
-        cluster[known] = self._cluster(counts[known])
-        never = torch.full((profile.num_clients,), torch.inf)
+        clients, never = profile.num_clients, torch.full((profile.num_clients,), torch.inf)
+        if self.guide == "losses":
+            return {"cluster": torch.zeros(clients, dtype=torch.long), "loss": never}
+        table, known = profile.known_table(self.name, self.summary == "P(y)")
+        cluster = np.arange(clients) + clients  # nothing known: alone
+        cluster[known] = self._cluster(table[known])
         return {"cluster": torch.from_numpy(cluster), "loss": never}
 
-    def _cluster(self, counts: np.ndarray) -> np.ndarray:
-        points = hellinger_points(counts)
+    def _cluster(self, table: np.ndarray) -> np.ndarray:
+        space, metric = client_space(table, points=self.clustering != "kmedoids")
         if self.clustering == "optics":
-            return optics_groups(points, self.min_samples, self.xi)
+            return optics_groups(space, self.min_samples, self.xi, metric)
         if self.clustering == "dbscan":
-            return dbscan_groups(points, self.radius, self.min_samples)
-        return kmedoids_groups(hellinger_matrix(counts / counts.sum(1, keepdims=True)), self.medoids)
+            return dbscan_groups(space, self.radius, self.min_samples, metric)
+        return kmedoids_groups(space, self.medoids)
 
     def candidates(self, memory: Memory, now: Round) -> Ids | None:
-        return now.members if self.loss_source == "poll" else None
+        return now.members if "losses" in self.uses() else None
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
-        loss = (memory["loss"] if losses is None else losses).double()
+        loss, key = (memory["loss"] if losses is None else losses).double(), now.generator("select")
         # Equal losses go to the lowest number; of those never seen one is drawn, or low numbers would win.
-        tie = torch.arange(len(loss))
-        if losses is None:
-            tie = torch.randperm(len(loss), generator=now.generator("select"))
+        tie = torch.arange(len(loss)) if losses is not None else torch.randperm(len(loss), generator=key)
+        if self.guide == "clusters":  # any cluster, and any of its clients, may be first
+            own = memory["cluster"].unique(return_inverse=True)[1]
+            loss = torch.randperm(len(loss), generator=key)[own].double()
         members = now.members[~loss[now.members].isnan()]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
         clusters = by_mean(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
-        top = self.clusters_per_round
-        if top == "auto":
+        if self.clusters_per_round == "auto":
             counts = now.profile.known_counts(self.name)[members].numpy()
             return members[self.pick_alike(clusters, now.cohort, counts)]
-        return members[self.pick(clusters, now.cohort, top)]
+        return members[self.pick(clusters, now.cohort, self.clusters_per_round)]
 
     def pick_alike(self, ranked: list[list[int]], cohort: int, counts: np.ndarray) -> list[int]:
         """The pick, over all J, whose labels are nearest to those of all; of equals that of the largest J."""
@@ -109,6 +125,6 @@ class FedLECC(Selector):
         return [*chosen[:cohort], *rest, *left][:cohort]
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
-        if self.loss_source == "poll" or not len(updates):
+        if "loss" not in self.uses() or not len(updates):
             return memory
         return {**memory, "loss": updates.with_losses(memory["loss"])}

@@ -49,7 +49,7 @@ class FedNova(Aggregator):
         elif self.tau_eff == "harmonic":
             length = 1 / (share / reach).sum()
         else:  # the authors' code, where clients have a proximal pull
-            length = now.profile.local.lr_at(now.number) * (share @ updates.steps.double())
+            length = now.lr * (share @ updates.steps.double())
         return share * length / reach
 
     def step(

@@ -17,7 +17,8 @@ Where we differ:
       other methods do.
     - The code raises only zeros to the floor (``zeros_only=True``); importance is not normalised again in
       either.
-    - When everybody trains there is no sampling to account for importance, so it enters the mean instead.
+    - When the cohort is everybody, everybody trains for every centre: there is no sampling to account for
+      importance then, so that it enters the mean, c_s = sum_k v_sk x_k.
     - The local optimiser starts anew in every round; the authors' keeps its moments.
 """
 
@@ -92,7 +93,7 @@ class FedSoft(Objective, Aggregator, Grouping):
         return samples / samples.sum(0)
 
     def cohort(self, members: int, fraction: float) -> int:
-        return super().cohort(members, fraction / self.groups)
+        return members if fraction >= 1 else super().cohort(members, fraction / self.groups)
 
     def tailor(self, memory: Memory, client: int, models: Sequence[Weights]) -> Memory:
         importance = memory["importance"][client]
@@ -108,7 +109,7 @@ class FedSoft(Objective, Aggregator, Grouping):
         return {"delta": trained.weights.params}, trained.weights._asdict()
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        if now.odds is None or len(now.selected) < len(now.members):
+        if now.odds is None or len(now.selected) < len(now.members):  # all alike, or drawn by importance
             return updates.even
         odds = now.odds[torch.isin(now.members, updates.ids)]
         return odds / odds.sum()

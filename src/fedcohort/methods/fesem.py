@@ -13,6 +13,7 @@ Where we differ:
       the first centres; the code starts at random points.
     - A client that is not in the cohort counts with the last model it sent, which the server keeps, and one
       that never sent any not at all.
+    - A cohort is drawn from everybody; ``sampling="group"`` draws one from each group, at least one client.
     - A centre without clients stays where it is; the code starts all centres anew.
 """
 
@@ -27,7 +28,7 @@ from fedcohort.cluster import join_largest, kmeans_groups
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Updates
+from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Sampling, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import at_least
 
@@ -41,6 +42,7 @@ class FeSEM(Aggregator, Grouping):
     groups: Annotated[int, at_least(1)] = 4  # centres
     layers: str = "all"  # whose weights are compared: all, last, or names of layers with spaces between
     weighted: bool = False  # mean by samples instead of evenly
+    sampling: Sampling = "all"  # draw one cohort from everybody, or one from each group
 
     def server_bytes(self, profile: Profile) -> int:
         """The last model of each client, and its next value."""

@@ -32,8 +32,7 @@ from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
 from fedcohort.core.settings import at_least, between
-from fedcohort.diagnosis.distances import hellinger_points
-from fedcohort.histograms import histogram_distances, label_histograms
+from fedcohort.histograms import client_space, label_histograms
 from fedcohort.latency import latencies
 
 
@@ -59,20 +58,17 @@ class HACCS(Selector):
         return label_histograms(x, y, num_classes)
 
     def init_selector(self, profile: Profile) -> Memory:
-        who = self.name
-        table = profile.known_counts(who) if self.summary == "P(y)" else profile.known_summary(who)
-        known = np.flatnonzero((table.flatten(1).sum(1) > 0).numpy() & (profile.size.numpy() > 0))
+        table, known = profile.known_table(self.name, self.summary == "P(y)")
         cluster = np.arange(len(table)) + len(table)  # nothing known: alone
-        cluster[known] = self.cluster(table[known].numpy())
+        cluster[known] = self.cluster(table[known])
         never = torch.full((profile.num_clients,), torch.nan)
         latency = latencies(profile, self.transfer, varied=self.latency == "speeds")
         return {"cluster": torch.from_numpy(cluster), "latency": latency, "loss": never}
 
     def cluster(self, table: np.ndarray) -> np.ndarray:
         """The cluster of each client, from label counts or from what clients summarised."""
-        if self.summary == "P(y)":
-            return optics_groups(hellinger_points(table), self.min_samples)
-        return optics_groups(histogram_distances(table), self.min_samples, metric="precomputed")
+        space, metric = client_space(table)
+        return optics_groups(space, self.min_samples, metric=metric)
 
     def candidates(self, memory: Memory, now: Round) -> Ids | None:
         return now.members if self.loss_source == "poll" else None

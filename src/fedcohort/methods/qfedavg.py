@@ -7,7 +7,9 @@ Equation:
     x <- x - sum_k F_k(x)^q u_k / sum_k h_k
 
 Where we differ:
-    Losses get 1e-10 added, as in the authors' code: a loss of zero has no power below one.
+    - Losses get 1e-10 added, as in the authors' code: a loss of zero has no power below one.
+    - Algorithm 2 draws client k with odds p_k and then weighs all alike, as the equation does. Clients are
+      drawn here as by every other aggregator: evenly, or with ``qfedavg+uniform(odds="samples")`` by p_k.
 """
 
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ class QFedAvg(Aggregator):
         return frozenset({"loss_before"})
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        L = self.lipschitz or 1 / now.profile.local.lr_at(now.number)  # noqa: N806
+        L = self.lipschitz or 1 / now.lr  # noqa: N806
         loss = updates.probes["loss_before"].double() + TINY
         squares = (updates.up["delta"] ** 2).sum(1).double()
         h = self.q * loss ** (self.q - 1) * L**2 * squares + L * loss**self.q

@@ -5,12 +5,13 @@ Equation:
     P(cohort = A) = 1 / (K choose m) for every A of m clients
 
 Where we differ:
-    Nothing known. The "rand" that Power-of-Choice is compared with draws by samples and with replacement;
-    ``power_of_choice(variant="rpow-d", d=m)`` draws a cohort of m by samples without, and asks nobody.
+    Nothing known. ``odds="samples"`` draws clients one after the other with odds n_k, as q-FedAvg's Algorithm
+    2 does; the "rand" that Power-of-Choice is compared with does so with replacement, which no cohort of
+    distinct clients can.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -25,5 +26,7 @@ class Uniform(Selector):
 
     heeds_odds: ClassVar[bool] = True
 
+    odds: Literal["even", "samples"] = "even"  # how likely a client is to be drawn: like all, or by its data
+
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
-        return now.draw("select")
+        return now.draw("select", now.profile.size[now.members] if self.odds == "samples" else None)

@@ -30,8 +30,9 @@ class Domain:
 class Partition:
     """The rows of each client, and what the protocol knows about the clients.
 
-    ``truth`` is the group each client was made in, for scoring methods that look for groups; ``names`` are
-    the clients' own names where the data have them.
+    ``truth`` is the group each client was made in, for scoring methods that look for groups, and ``iid``
+    whether its labels were drawn like everybody's; ``names`` are the clients' own names where the data have
+    them.
     """
 
     owners: list[Rows]
@@ -39,6 +40,7 @@ class Partition:
     domains: tuple[Domain, ...] | None = None
     names: tuple[str, ...] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    iid: np.ndarray | None = None
 
     @property
     def num_clients(self) -> int:
@@ -123,6 +125,6 @@ def check(partition: Partition, examples: int, drops: bool = False) -> None:
         raise ValueError("a partition gave one example to two clients")
     if not drops and len(rows) != examples:
         raise ValueError(f"a partition lost {examples - len(rows)} examples")
-    for extra in (partition.truth, partition.domains, partition.names):
+    for extra in (partition.truth, partition.iid, partition.domains, partition.names):
         if extra is not None and len(extra) != len(sizes):
             raise ValueError("a partition describes another number of clients than it has")

@@ -54,7 +54,7 @@ class PartlyIID(Partitioner):
                 owners = owners if owners.any() else counts[:, label] > 0
                 counts[:, label] += apportion(owners[None].astype(np.int64), stock.left[[label]], rng)[0]
         is_iid = (np.arange(self.clients) < even).astype(np.int64)
-        return Partition(deal_counts(labels, counts, rng), truth=is_iid)
+        return Partition(deal_counts(labels, counts, rng), truth=is_iid, iid=is_iid > 0)
 
     def _sizes(self, examples: int, rng: np.random.Generator) -> np.ndarray:
         weights = rng.integers(SIZES[0], SIZES[1] + 1, self.clients)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.comparison import COLUMNS, Standing, rank
+from fedcohort.comparison import COLUMNS, Standing, rank, uneven
+from fedcohort.core.merge import too_short
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Table
 from fedcohort.show import SCOPES, cell
@@ -134,6 +135,13 @@ def _words(evidence: Evidence) -> list[str]:
         f"{copy} gave exactly the losses of {other} in every seed, so the two count as one."
         for copy, other in copies.items()
     ]
+    words += dict.fromkeys(
+        f"{run.title}: {caution}."
+        for run in evidence.runs
+        if run.grouping is not None and (caution := too_short(run.grouping, run.asked.rounds))
+    )
+    if caution := uneven(standings_of(evidence), evidence.references):
+        words.append(f"{caution}.")
     if not all(run.complete for run in evidence.runs):
         words.append("Not all runs are complete: each number is the last that was measured.")
     return words
