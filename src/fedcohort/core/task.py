@@ -90,6 +90,7 @@ class Task:
             seed=self.seed,
             summaries=told.summaries,
             shape=self.federation.shape,
+            cohort=self.cohort_size,
         )
 
     def for_method(self, method: Method) -> "Task":
