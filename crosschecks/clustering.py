@@ -24,6 +24,7 @@ from fedcohort.methods.fedgwc import FedGWC
 from fedcohort.methods.fedlecc import FedLECC
 from fedcohort.metrics import davies_bouldin, silhouette, weighted_silhouette
 from fedcohort.partition import Partitioner
+from fedcohort.testing import tiny_task
 
 TITLE = "Groups of clients: scikit-learn and SciPy"
 ABOUT = """The methods' own hooks on one side; on the other, features written out for this check and
@@ -131,6 +132,7 @@ def planted_counts() -> torch.Tensor:
 def by_loss_curves() -> list[Row]:
     """FedGWC: spectral clustering of an interaction matrix with three groups in it, or none."""
     random, rows = numpy_generator(0, "crosschecks", "fedgwc"), []
+    profile = replace(tiny_task().profile(Method.parse("fedgwc")), cohort=5)
     for name, contrast in (("three groups", 0.5), ("no groups", 0.0)):
         truth = np.arange(30) % 3
         interaction = 0.5 + contrast * (truth[:, None] == truth) + random.normal(0, 0.05, (30, 30))
@@ -141,7 +143,7 @@ def by_loss_curves() -> list[Row]:
             labels = model.fit_predict(affinity)
             if np.bincount(labels).min() >= 3 and (found := davies_bouldin_score(affinity, labels)) < score:
                 best, score = labels, found
-        ours = FedGWC().parts(interaction, cohort=5, seed=0)
+        ours = FedGWC(min_group=3).parts(interaction, profile)
         rows.append(same_groups(f"FedGWC, {name}", "`fedgwc`", "SpectralClustering", ours, best))
     return rows
 

@@ -229,7 +229,9 @@ def test_rows_of_a_round() -> None:
     report = Report(6, *ids, loss=0.5)
     state = state_of(identity, shifted, group=(0, 1, 0, 1), bytes_up=10, bytes_down=20)
     task = task_of(federation())
-    rows = evaluate.round_rows(report, state, task, task.profile(Method.parse("fedavg")))
+    rows = evaluate.round_rows(
+        Method.parse("fedavg"), report, state, task, task.profile(Method.parse("fedavg"))
+    )
     got = final_metrics(rows)
     entropy = -(3 / 6 * math.log2(3 / 6) + 2 / 6 * math.log2(2 / 6) + 1 / 6 * math.log2(1 / 6))
     told = {"cohort": 3, "lost": 1, "rejected": 1, "train_loss": 0.5, "bytes_up": 10, "bytes_down": 20}

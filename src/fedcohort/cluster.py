@@ -18,6 +18,7 @@ from torch import Tensor
 from fedcohort.core.keyed import key_seed, numpy_generator
 from fedcohort.metrics import davies_bouldin, weighted_silhouette
 
+Assign = Literal["cluster_qr", "kmeans"]  # how spectral clustering gives labels
 Labels = NDArray[np.int64]
 Metric = Literal["euclidean", "precomputed"]
 
@@ -197,25 +198,32 @@ def find_medoids(distances: ArrayLike, groups: int) -> Labels:
     return medoids
 
 
-def spectral_by_davies_bouldin(affinity: ArrayLike, max_groups: int, min_size: int, seed: int) -> Labels:
+def spectral_by_davies_bouldin(
+    affinity: ArrayLike,
+    max_groups: int,
+    min_size: int,
+    seed: int,
+    space: Literal["rows", "embedding"] = "rows",
+    assign: Assign = "cluster_qr",
+) -> Labels:
     """Spectral clustering into 2, 3, ... groups of at least ``min_size``: that of the lowest Davies-Bouldin
-    score of the rows of ``affinity``, or a single group if no score is below one."""
+    score of the rows of ``affinity``, or of its spectral embedding; a single group if no score is below
+    one."""
     table = np.asarray(affinity, dtype=np.float64)
     best, score = np.zeros(len(table), dtype=np.int64), 1.0
-    for count in range(2, max_groups + 1):
-        labels = spectral_groups(table, count, seed)
+    for count in range(2, min(max_groups, len(table) - 1) + 1):
+        labels = spectral_groups(table, count, seed, assign)
         if np.bincount(labels).min() < min_size or labels.max() == 0:
             continue
-        if (candidate := davies_bouldin(table, labels)) < score:
+        points = table if space == "rows" else spectral_embedding(table, count, seed)
+        if (candidate := davies_bouldin(points, labels)) < score:
             best, score = labels, candidate
     return best
 
 
-def spectral_groups(
-    affinity: ArrayLike, groups: int, seed: int, assign: Literal["cluster_qr", "kmeans"] = "cluster_qr"
-) -> Labels:
+def spectral_groups(affinity: ArrayLike, groups: int, seed: int, assign: Assign = "cluster_qr") -> Labels:
     """Spectral clustering of a similarity matrix; labels by pivoted QR, which draws nothing at random, or by
-    K-means, scikit-learn's default."""
+    k-means in the embedding."""
     from sklearn.cluster import SpectralClustering
 
     table = np.asarray(affinity, dtype=np.float64)
@@ -226,6 +234,15 @@ def spectral_groups(
     )
     with _reproducible():
         return relabel(model.fit_predict(table))
+
+
+def spectral_embedding(affinity: NDArray[np.float64], dimensions: int, seed: int) -> NDArray[np.float64]:
+    """Points whose closeness is the affinity, as far as so many dimensions can tell."""
+    from sklearn.manifold import SpectralEmbedding
+
+    model = SpectralEmbedding(dimensions, affinity="precomputed", random_state=_state(seed, "spectral"))
+    with _reproducible():
+        return np.asarray(model.fit_transform(affinity))
 
 
 def bipartition(similarity: ArrayLike, linkage: Literal["complete", "single"] = "complete") -> Labels:
@@ -266,6 +283,18 @@ def upv_distance(interaction: ArrayLike) -> NDArray[np.float64]:
     d = np.clip(q[:, None] + q[None, :] - 2 * gram - own - own.T, 0.0, None)
     np.fill_diagonal(d, 0.0)
     return d
+
+
+def perceived_alike(interaction: ArrayLike, beta: float) -> NDArray[np.float64]:
+    """FedGWC's affinity of clients, whose views of each other are the rows: a kernel of their distances."""
+    return np.exp(-beta * upv_distance(interaction))
+
+
+def stretched_alike(interaction: ArrayLike, beta: float) -> NDArray[np.float64]:
+    """The same as its authors' code has it: of views stretched to [0, 1], and nobody like itself."""
+    views = np.asarray(interaction, dtype=np.float64)
+    views = (views - views.min()) / max(float(np.ptp(views)), 1e-8)
+    return perceived_alike(views, beta) - np.eye(len(views))
 
 
 def _distinct(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], Labels]:

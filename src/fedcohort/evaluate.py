@@ -9,6 +9,7 @@
     the same after one more local budget at every client. It costs a training round of everybody.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,6 +41,11 @@ class Row(NamedTuple):
     group: str
     metric: str
     value: float
+
+    @property
+    def overall(self) -> bool:
+        """Whether it is about all clients, not one of them or a group."""
+        return not self.client and not self.group
 
     @property
     def key(self) -> str:
@@ -132,12 +138,15 @@ def fairness_rows(number: int, accuracy: np.ndarray) -> list[Row]:
     return [Row(number, "fairness", "", "", metric, value) for metric, value in values.items()]
 
 
-def client_rows(number: int, scores: Scores, clients: tuple[str, ...], group: Tensor) -> list[Row]:
-    """Each client's accuracy and test size under the model that serves it."""
+def client_rows(
+    number: int, scores: Scores, clients: tuple[str, ...], group: Tensor, told: Mapping[str, Tensor]
+) -> list[Row]:
+    """Each client's accuracy and test size under the model that serves it, and what its grouping tells."""
     rows = []
     for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.size, strict=True)):
         where = (number, "personal", clients[client], str(int(group[client])))
         rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
+        rows += [Row(*where, metric, float(values[client])) for metric, values in told.items()]
     return rows
 
 
@@ -167,7 +176,7 @@ def iid_rows(method: Method, state: State, task: Task) -> list[Row]:
     return [Row(state.round, "grouping", "", "", f"iid_{name}", value) for name, value in scores.items()]
 
 
-def round_rows(report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
+def round_rows(method: Method, report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
     """What a round did: who trained, on which labels as far as they were told, at what cost so far."""
     number = state.round
     names = task.federation.clients
@@ -196,7 +205,13 @@ def round_rows(report: Report, state: State, task: Task, profile: Profile) -> li
         )
         for c in report.selected.tolist()
     ]
-    return [*(Row(number, "round", "", "", metric, value) for metric, value in values.items()), *trained]
+    of_groups = [
+        Row(number, "grouping", "", str(one), metric, value)
+        for metric, values in method.grouping.of_groups(state.grouping).items()
+        for one, value in enumerate(values.tolist())
+    ]
+    told = [Row(number, "round", "", "", metric, value) for metric, value in values.items()]
+    return [*told, *of_groups, *trained]
 
 
 def evaluation_rows(
@@ -222,7 +237,8 @@ def evaluation_rows(
     rows += group_rows(state.round, state, task, profile.counts, len(models))
     if clients:
         rows += iid_rows(method, state, task)
-        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"])
+        of_clients = method.grouping.of_clients(state.grouping)
+        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"], of_clients)
     return rows
 
 

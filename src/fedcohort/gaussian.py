@@ -77,18 +77,38 @@ def telling(covariance: Tensor, share: Tensor, discount: Tensor) -> Tensor:
     return torch.where(variance > TOLERANCE, score, -torch.inf)
 
 
-def typical(trace: Tensor) -> Tensor:
+def typical(trace: Tensor, share: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
     """How typical each client's losses are: mean over steps of exp(-(loss - mean)^2 / (2 variance)).
 
     ``trace`` is ``[m, S]``, NaN after a client's last step; a step counts if at least three clients (or
-    all) took it.
+    all) took it. With ``share [m]`` mean and variance weigh clients by it. With ``draws [n, S]``, standard
+    normal, both are of the losses and of n more from a Gaussian that looks like them.
     """
     losses = trace.double()
+    counts = (~losses.isnan()).sum(0) >= min(3, len(trace))
+    losses = losses[:, counts]
+    mean, variance = moments(losses, share)
+    if draws is not None:
+        mean, variance = moments(torch.cat([losses, mean + variance.sqrt() * draws[:, counts].double()]))
+    reward = torch.where(variance > 0, torch.exp(-(losses - mean).pow(2) / (2 * variance)), 1.0)
     there = ~losses.isnan()
-    count = there.sum(0)
-    losses, count, there = (t[..., count >= min(3, len(trace))] for t in (losses, count, there))
-    mean = losses.nansum(0) / count
-    gap = (losses - mean).nan_to_num().pow(2)
-    variance = gap.sum(0) / (count - 1)
-    reward = torch.where(variance > 0, torch.exp(-gap / (2 * variance)), 1.0)
-    return (reward * there).sum(1) / there.sum(1).clamp(min=1)
+    return (reward.nan_to_num() * there).sum(1) / there.sum(1).clamp(min=1)
+
+
+def typical_shares(trace: Tensor, share: Tensor, padding: int, draw: torch.Generator) -> Tensor:
+    """What each client has of the cohort's typicality, with clients weighed by ``share`` and so many values
+    drawn beside the losses."""
+    draws = torch.randn(padding, trace.shape[1], generator=draw) if padding else None
+    reward = typical(trace, share, draws)
+    return reward / reward.sum().clamp(min=TOLERANCE)
+
+
+def moments(values: Tensor, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and sample variance of each column, NaN left out; with ``share`` of the rows, those it weighs."""
+    weight = (~values.isnan()).double()
+    if share is not None:
+        weight = weight * share.double()[:, None]
+    total = weight.sum(0)
+    mean = (weight * values.nan_to_num()).sum(0) / total
+    squares = (weight * (values - mean).nan_to_num().pow(2)).sum(0)
+    return mean, squares / (total if share is not None else total - 1)

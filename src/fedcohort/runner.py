@@ -76,7 +76,7 @@ def run(
         while state.round < rounds:
             sent = workers.messages
             state, report = step(method, state, task, profile, workers)
-            rows, last = round_rows(report, state, task, profile), state.round == rounds
+            rows, last = round_rows(method, report, state, task, profile), state.round == rounds
             if last or state.round % evaluation.every == 0:
                 elsewhere = bool(workers.messages) and not last
                 ahead = orders_ahead(method, state, task, profile) if elsewhere else None
@@ -106,7 +106,7 @@ def default_engine(task: Task) -> Engine:
 
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
     """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
-    return {row.key: row.value for row in rows if not row.client}
+    return {row.key: row.value for row in rows if row.overall}
 
 
 def _cohort_row(number: int, rows: Sequence[Row]) -> Row:

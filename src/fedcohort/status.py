@@ -101,7 +101,7 @@ class Follower:
             self.done = row.round
             if row.metric == "trained":
                 self.trained += int(row.value)
-            elif not row.client:
+            elif row.overall:
                 self.numbers[row.key] = row.value
                 if row.key == "global.accuracy":
                     self.curve.append(row.value)

@@ -142,7 +142,7 @@ def profile_of(counts: np.ndarray | Sequence[Sequence[float]], held_out: int = 1
 
 def round_of(profile: Profile, cohort: int, number: int = 0) -> Round:
     """A round in which all clients with data form one group."""
-    return Round(number, profile, 0, profile.eligible, cohort)
+    return Round(number, replace(profile, cohort=cohort), 0, profile.eligible, cohort)
 
 
 def updates_of(ids: Sequence[int], trace: Tensor | None = None, **fields: Tensor) -> Updates:

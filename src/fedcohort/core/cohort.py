@@ -47,8 +47,7 @@ def choose(
 ) -> Choice:
     """One cohort: poll, rehearse, learn, select, as far as the selector wants it."""
     group, members = state.groups[number], likely(odds, profile)
-    fraction = task.cohort_size / max(1, len(profile.eligible))
-    wanted = method.grouping.cohort(len(members), fraction) if len(members) else 0
+    wanted = method.grouping.cohort(len(members), profile) if len(members) else 0
     own = odds[members]
     models = tuple(each.weights for each in state.groups)
     now = Round(

@@ -403,9 +403,9 @@ class Grouping(Part):
             return torch.ones(profile.num_clients, 1)
         return memory["group"][:, None] == torch.arange(int(memory["group"].max()) + 1)
 
-    def cohort(self, members: int, fraction: float) -> int:
-        """How many of a group's ``members`` train a round, when ``fraction`` of all clients do."""
-        return min(members, max(1, round(fraction * members)))
+    def cohort(self, members: int, profile: Profile) -> int:
+        """How many of a group's ``members`` train a round. Default: as large a share as of all clients."""
+        return min(members, max(1, round(profile.share * members)))
 
     def calls_all(self, memory: Memory, group: int) -> bool:
         """Whether all clients of the group train this round, whatever the selector would say."""
@@ -434,6 +434,15 @@ class Grouping(Part):
     def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
         """Revise groups after this round's updates were aggregated."""
         return memory
+
+    def of_groups(self, memory: Memory) -> Memory:
+        """What results shall tell of each group, ``[groups]`` by the name of the metric, after every round.
+        Default: nothing."""
+        return {}
+
+    def of_clients(self, memory: Memory) -> Memory:
+        """What they shall tell of each client, ``[N]``, when the run ends. Default: nothing."""
+        return {}
 
     def place(self, group: Tensor, counts: Tensor, newcomers: Tensor) -> Tensor | None:
         """``[n, groups]``: how far clients that join later, with label counts ``newcomers [n, C]``, are from

@@ -87,6 +87,7 @@ class Profile:
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [N, ...] of each part that asks for one
     shape: tuple[int, ...] = ()  # of one example
     began: int = 0  # the round in which the schedule of the learning rate starts
+    cohort: int = 0  # how many of all clients are to train a round; 0 where none do
 
     @property
     def num_clients(self) -> int:
@@ -96,6 +97,11 @@ class Profile:
     def eligible(self) -> Tensor:
         """Clients that have something to train on; the others are served but never asked."""
         return self.size.nonzero().flatten()
+
+    @property
+    def share(self) -> float:
+        """Of those clients, how many are to train a round."""
+        return self.cohort / max(1, len(self.eligible))
 
     def known_counts(self, who: str) -> Tensor:
         """The label counts, or a sentence for the user when nobody may see them."""

@@ -92,6 +92,7 @@ class Task:
             summaries=told.summaries,
             shape=self.federation.shape,
             began=self.began,
+            cohort=self.cohort_size,
         )
 
     def for_method(self, method: Method) -> "Task":

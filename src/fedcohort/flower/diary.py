@@ -66,7 +66,7 @@ class Diary:
         self.events.round = done + 1
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        values = {row.key: row.value for row in rows if not row.client}
+        values = {row.key: row.value for row in rows if row.overall}
         for client in report.spoilt.tolist():
             note(self.clients[client], "is refused: with its update the model would not be a number")
         words = [f"{len(report.answered)} of {len(report.selected)} clients trained"]

@@ -92,8 +92,10 @@ class FedSoft(Objective, Aggregator, Grouping):
         samples = memory["importance"].double() * profile.size[:, None]
         return samples / samples.sum(0)
 
-    def cohort(self, members: int, fraction: float) -> int:
-        return members if fraction >= 1 else super().cohort(members, fraction / self.groups)
+    def cohort(self, members: int, profile: Profile) -> int:
+        if profile.share >= 1:
+            return members
+        return min(members, max(1, round(profile.share / self.groups * members)))
 
     def tailor(self, memory: Memory, client: int, models: Sequence[Weights]) -> Memory:
         importance = memory["importance"][client]

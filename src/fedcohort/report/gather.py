@@ -169,7 +169,7 @@ def _read(home: RunDir) -> Run | None:
         return None
     curves: dict[str, tuple[list[int], list[float]]] = {}
     for row in rows:
-        if not row.client:
+        if row.overall:
             when, values = curves.setdefault(row.key, ([], []))
             if when and when[-1] == row.round:
                 raise damaged(home.directory / TABLE, f"round {row.round} has two numbers {row.key}", AGAIN)

@@ -147,7 +147,7 @@ class Tracking:
             raise UserError(f"the tracker '{tracker.name}' cannot be started: {in_words(error)}") from error
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        values = {f"{row.scope}/{row.metric}": row.value for row in rows if not row.client}
+        values = {f"{row.scope}/{row.metric}": row.value for row in rows if row.overall}
         if self.log is not None:
             try:
                 self.log.write(state.round, values)
