@@ -146,6 +146,7 @@ def client_rows(
     for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.size, strict=True)):
         where = (number, "personal", clients[client], str(int(group[client])))
         rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
+        where = (number, "grouping", *where[2:])
         rows += [Row(*where, metric, float(values[client])) for metric, values in told.items()]
     return rows
 

@@ -19,7 +19,7 @@ from fedcohort.report import write_report
 from fedcohort.report.clients import shares
 from fedcohort.report.compose import runs_page
 from fedcohort.report.gather import Labels, Run, gather
-from fedcohort.report.groups import splits
+from fedcohort.report.groups import group_cards, splits
 
 
 def dealt(run: Run) -> Federation:
@@ -197,6 +197,21 @@ def test_the_tree_of_a_real_run_is_what_happened(method: str, tmp_path: Path) ->
     _, *children = sorted(splits(run))
     assert [child[:2] for child in children] == [true[:2] for true in seen.origin]
     assert all(child.seen >= true[2] for child, true in zip(children, seen.origin, strict=True))
+
+
+def test_what_a_grouping_tells_is_told_apart_from_how_clients_are_served(tmp_path: Path) -> None:
+    """FedGWC tells the change of each group every round and a weight of each client at the end."""
+    home = run_tiny(tmp_path, "fedgwc", seeds=[0], rounds=6)
+    (run,) = gather([home]).runs
+    when, change = run.by_group["interaction_change", 0]
+    assert when.tolist() == [1, 2, 3, 4, 5, 6]
+    assert (np.diff(change) < 0).all()
+    rows = read_table(run.directory / "table.csv")
+    sizes = {row.client: row.value for row in rows if row.metric == "test_size"}
+    weights = [row.value for row in rows if row.metric == "gaussian_weight"]
+    assert run.test_size.tolist() == list(sizes.values())
+    assert len(weights) == len(run.clients)
+    assert any("Interaction change of each group" in card.title for card in group_cards(run))
 
 
 def test_runs_are_found_whatever_they_are_called(home: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -53,6 +53,7 @@ class Run:
     test_size: Array  # [K]
     visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
     rounds: int  # completed
+    by_group: dict[tuple[str, int], Curve] = field(default_factory=dict)  # what its grouping tells
 
     @property
     def directory(self) -> Path:
@@ -185,7 +186,16 @@ def _read(home: RunDir) -> Run | None:
         {key: (np.array(when, float), np.array(values)) for key, (when, values) in curves.items()},
         *_clients(rows),
         rounds=rows[-1].round,
+        by_group=_by_group(rows),
     )
+
+
+def _by_group(rows: Sequence[Row]) -> dict[tuple[str, int], Curve]:
+    points: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.group and not row.client:
+            points.setdefault((row.metric, int(row.group)), []).append((row.round, row.value))
+    return {key: (found[0], found[1]) for key, found in ((key, np.array(p).T) for key, p in points.items())}
 
 
 def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:
@@ -204,7 +214,8 @@ def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, 
         if row.client in place:
             group[place[row.client]] = int(row.group)
     for row in tested:
-        (accuracy if row.metric == "accuracy" else size)[place[row.client]] = row.value
+        if row.metric in ("accuracy", "test_size"):
+            (accuracy if row.metric == "accuracy" else size)[place[row.client]] = row.value
     return tuple(place), group, accuracy, size, np.array(visits, dtype=np.int64).reshape(-1, 4)
 
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from fedcohort.report.gather import Ints, Run
 from fedcohort.report.page import Card
-from fedcohort.report.style import COLOURS, INK, figure, mark, plain, small
+from fedcohort.report.style import COLOURS, INK, figure, mark, plain, small, thinned
 
 ROOM = 0.12  # of the width of the tree: enough for words about a group beside its number
+LINE = 400  # points of a line, at most
 POINTS = 200  # most clients that are points beside the boxes of their groups
 
 
@@ -27,6 +28,8 @@ def group_cards(run: Run) -> Iterator[Card]:
         yield _groups_card(run)
     if origins := splits(run):
         yield _tree_card(run, origins)
+    for metric in dict.fromkeys(metric for metric, _ in run.by_group):
+        yield _told_card(run, metric)
 
 
 def _groups_card(run: Run) -> Card:
@@ -60,6 +63,27 @@ def _groups_card(run: Run) -> Card:
             xaxis={"type": "category"},
             showlegend=False,
         ),
+        tags=run.tags,
+    )
+
+
+def _told_card(run: Run, metric: str) -> Card:
+    """A number that the grouping tells of each group, round by round."""
+    import plotly.graph_objects as go
+
+    lines, positive = [], True
+    for (name, number), (when, values) in sorted(run.by_group.items()):
+        if name == metric:
+            few = thinned(len(when), LINE)
+            positive = positive and bool((values > 0).all())
+            line = {"color": mark(number)["color"], "width": 1.5}
+            x, y = small(when[few]), small(values[few])
+            lines.append(go.Scatter(x=x, y=y, mode="lines", name=f"{number}", line=line))
+    words = metric.replace("_", " ")
+    return Card(
+        f"{words.capitalize()} of each group",
+        f"What {run.title} told of its groups in every round; colour: group.",
+        figure=figure(lines, "round", words, yaxis={"type": "log" if positive else "linear"}),
         tags=run.tags,
     )
 
