@@ -65,15 +65,20 @@ def _one_line(text: str) -> str:
 @app.command()
 def demo(out: Out = Path("runs"), as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Compare FedAvg and the systems of five papers on real handwritten digits (a minute or two, no
-    download)."""
+    download).
+
+    Four of them where clients hold different labels, the fifth, FedGWC, where they hold two kinds of
+    pictures; with --json a line for each.
+    """
     from importlib.resources import files
 
     from fedcohort.experiment import Experiment
 
-    experiment = Experiment.read(str(files("fedcohort") / "demo.toml"))
-    if not (as_json or quiet):
-        _introduce(experiment)
-    _compare(experiment, out, as_json, quiet)
+    for name in ("demo.toml", "demo_kinds.toml"):
+        experiment = Experiment.read(str(files("fedcohort") / name))
+        if not (as_json or quiet):
+            _introduce(experiment)
+        _compare(experiment, out, as_json, quiet)
 
 
 @app.command()
@@ -413,11 +418,16 @@ def _introduce(experiment: "Experiment") -> None:
 
     federation = experiment.federation(experiment.seeds[0])
     diagnosis = diagnose_counts(federation.counts.numpy(), federation.clients, federation.classes)
-    results.print(
-        f"{federation.num_clients} clients share {int(federation.counts.sum())} handwritten digits."
-    )
+    digits = f"{int(federation.counts.sum())} handwritten digits{_looks(federation)}"
+    results.print(f"{federation.num_clients} clients share {digits}.")
     for sentence in diagnosis.verdict.sentences:
         results.print(f"  {sentence}", markup=False)
+
+
+def _looks(federation: "Federation") -> str:
+    """Which kinds of pictures there are, if several."""
+    kinds = federation.provenance["partition"].get("domains", {})
+    return f" ({', '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
 
 
 def _watcher(runs: int, silent: bool) -> Any:

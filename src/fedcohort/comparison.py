@@ -52,12 +52,14 @@ from fedcohort.trackers import check_trackers, start_trackers
 UNEVEN = 1.1  # times the clients of another method that are worth a word
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 
+RAND = "rand"
 # Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
 COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("global.accuracy", "global\naccuracy", True, "percent"),
     ("personal.accuracy", "personal\naccuracy", True, "percent"),
     ("ad", "AD", False, "number"),
     ("groups", "groups", None, "count"),
+    (RAND, "Rand", True, "number"),
     ("bytes_up", "MB\nup", False, "megabytes"),
     ("bytes_down", "MB\ndown", False, "megabytes"),
 )
@@ -245,6 +247,12 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
         std = {key: _deviation(several) for key, several in values.items()}
         standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
     return sorted(standings, key=_place)
+
+
+def columns(standings: Sequence[Standing]) -> list[tuple[str, str, bool | None, str]]:
+    """Those that tell something: how well groups are found only where some are known and some were found."""
+    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
+    return [column for column in COLUMNS if column[0] != RAND or several]
 
 
 def uneven(standings: Sequence[Standing], references: Collection[str] = ()) -> str:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.comparison import COLUMNS, Standing
+from fedcohort.comparison import Standing, columns
 from fedcohort.core.parts import ROLES
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
@@ -23,16 +23,18 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
     title = f"After {rounds} rounds ({spread})"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
     table.add_column("method", overflow="fold", min_width=14, max_width=40)
     best = {}
-    for key, title, more_is_better, _ in COLUMNS:
+    shown = columns(standings)
+    for key, title, more_is_better, _ in shown:
         table.add_column(title, justify="right", no_wrap=True)
         values = [round(standing.mean.get(key, math.nan), 9) for standing in standings]
         if more_is_better is not None and len(set(values)) > 1:
             best[key] = max(values) if more_is_better else min(values)
     for standing in standings:
         cells = []
-        for key, _, _, kind in COLUMNS:
+        for key, _, _, kind in shown:
             mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
             text = cell(mean, std, kind, seeds > 1)
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
@@ -113,7 +115,8 @@ def bench_tables(measured: dict[str, Any]) -> Group:
 SCOPES = (
     "global: all test samples together, each answered by the model that serves its client. "
     "personal: the mean over clients of the accuracy on their own test samples. "
-    "AD: the mean of |1 - accuracy| over clients."
+    "AD: the mean of |1 - accuracy| over clients. "
+    "Rand, where groups are known: the share of pairs of clients that are rightly together or apart."
 )
 
 

@@ -125,9 +125,14 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     read = Experiment.read
     monkeypatch.setattr(Experiment, "read", lambda path: read(path, ["rounds=1", "seeds=[0]"]))
     answer = cli("demo", "--json")
-    methods = {entry["method"].partition("(")[0] for entry in runs(answer.out)}
-    assert methods == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "fedgwc", "cafa"}
-    assert "30 clients share" in cli("demo").out
+    labels, kinds = (
+        {run["method"].partition("(")[0] for run in runs(line)} for line in answer.out.splitlines()
+    )
+    assert labels == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "cafa"}
+    assert kinds == {"fedavg", "fedgwc"}
+    said = cli("demo").out
+    assert said.count("30 clients share") == 2
+    assert "(15 clean, 15 noise)" in said
 
 
 def test_help_without_arguments(cli: Cli) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.comparison import COLUMNS, Standing, rank, uneven
+from fedcohort.comparison import Standing, columns, rank, uneven
 from fedcohort.core.merge import too_short
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Table
@@ -107,24 +107,25 @@ def leaderboard_card(evidence: Evidence) -> Card:
     standings, references = standings_of(evidence), evidence.references
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
-    columns = ["method", ">seeds", *(">" + title.replace("\n", " ") for _, title, _, _ in COLUMNS)]
+    told = columns(standings)
+    heads = ["method", ">seeds", *(">" + title.replace("\n", " ") for _, title, _, _ in told)]
     if tests:
-        columns += [">points behind the best (95\u00a0%)", ">p (Holm)"]
+        heads += [">points behind the best (95\u00a0%)", ">p (Holm)"]
     rows, strong = [], set()
     for standing in standings:
         known = {key: value for key, value in standing.mean.items() if not np.isnan(value)}
         shown = [
             cell(known[key], standing.std[key], kind, seeds > 1) if key in known else "–"
-            for key, _, _, kind in COLUMNS
+            for key, _, _, kind in told
         ]
         rows.append([standing.method, str(len(standing.seeds)), *shown, *_test_cells(standing, tests)])
-    for column, (key, _, more, _) in enumerate(COLUMNS):  # references are the last rows, and never the best
+    for column, (key, _, more, _) in enumerate(told):  # references are the last rows, and never the best
         values = [round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in references]
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
-    table = Table(columns, rows, frozenset(strong))
+    table = Table(heads, rows, frozenset(strong))
     return Card("Leaderboard", spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
 
 
