@@ -386,7 +386,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
 def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> None:
     from fedcohort.comparison import rank
-    from fedcohort.show import SCOPES, leaderboard, results
+    from fedcohort.show import SCOPES, leaderboard, results, rounds_table
 
     standings = rank(outcomes)
     if as_json:
@@ -394,6 +394,8 @@ def _show_outcomes(outcomes: "list[Outcome]", rounds: int, as_json: bool) -> Non
         print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
         return
     results.print(leaderboard(standings, rounds))
+    if (summary := rounds_table(standings)) is not None:
+        results.print(summary)
     results.print(SCOPES, style="dim")
     for outcome in outcomes:
         if outcome.useless:
