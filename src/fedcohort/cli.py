@@ -132,6 +132,9 @@ def diagnose(
         str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
     ] = None,
     seed: Annotated[int, typer.Option(help="For partitions and clustering.")] = 0,
+    max_groups: Annotated[
+        int, typer.Option(min=2, help="Most groups that are tried; the papers try one less than clients.")
+    ] = 20,
     features: Annotated[
         bool,
         typer.Option("--features", help="Compare the clients' attributes and sizes too (reads the samples)."),
@@ -173,10 +176,11 @@ def diagnose(
         federation = _table_federation(source, client, label)
     if federation is not None:
         names = federation.clients, federation.classes
-        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed)
+        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed, max_groups=max_groups)
     else:
         counts = read_counts(source, client, label)
-        diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)
+        names = tuple(counts.client_names), tuple(counts.class_names)
+        diagnosis = diagnose_counts(counts.matrix, *names, seed=seed, max_groups=max_groups)
     skew = None
     if features and federation is not None:
         from fedcohort.diagnosis.features import diagnose_features
