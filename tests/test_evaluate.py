@@ -95,6 +95,7 @@ def test_one_model() -> None:
         "global.loss": right + 3 / 7 * SURE,
         "personal.accuracy": (3 / 4 + 1 / 2 + 0) / 3,
         "personal.balanced_accuracy": ((1 + 0) / 2 + (1 + 0) / 2 + 0) / 3,
+        "personal.balanced_accuracy_by_size": (4 * (1 + 0) / 2 + 2 * (1 + 0) / 2 + 1 * 0) / 7,
         "personal.worst_accuracy": 0,
         "personal.loss": right + (1 / 4 + 1 / 2 + 1) / 3 * SURE,
         "ad": (1 / 4 + 1 / 2 + 1) / 3,
@@ -208,7 +209,20 @@ def test_adapted_is_one_more_local_budget() -> None:
         right.append(((x @ expected.T).argmax(1) == y).float().mean().item())
     rows = evaluate.adapted_rows(method, state, task, profile, engine)
     got = final_metrics(rows)
-    assert set(got) == {f"adapted.{m}" for m in ("accuracy", "balanced_accuracy", "worst_accuracy", "loss")}
+    named = (
+        "accuracy",
+        "balanced_accuracy",
+        "balanced_accuracy_by_size",
+        "worst_accuracy",
+        "loss",
+        "ad",
+        "sdad",
+    )
+    assert set(got) == {f"adapted.{metric}" for metric in named}
+    assert got["adapted.ad"] == pytest.approx(1 - np.mean([right[0], right[1], right[3]]))
+    own = [row.value for row in rows if row.client and row.metric == "accuracy"]
+    assert [own[0], own[1], own[3]] == pytest.approx([right[0], right[1], right[3]])
+    assert all((row.scope, row.group) == ("adapted", "01"[i // 2 % 2]) for i, row in enumerate(rows[7:]))
     assert got["adapted.accuracy"] == pytest.approx(np.mean([right[0], right[1], right[3]]))
     assert got["adapted.accuracy"] != pytest.approx((3 / 4 + 0 + 1) / 3)  # or nothing was adapted
 

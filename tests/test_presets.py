@@ -4,6 +4,7 @@ Expected values are typed in from the papers, not read from the preset files: Ta
 Section V-A of FedEntOpt, Appendix F and Tables 5 and 8 of FedGWC, Sections V-A and IV of FedLECC and CAFA.
 """
 
+import gzip
 import json
 import re
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import tomli_w
 import torch
@@ -24,6 +26,7 @@ from fedcohort.experiment import Experiment, config_hash
 from fedcohort.methods.fedprox import FedProx
 from fedcohort.models import flat_model
 from fedcohort.presets import Preset, conditions, fill, listing, papers, presets, read_method
+from fedcohort.presets.experiments import find, shown, spellings, words
 from fedcohort.progress import Silent
 from fedcohort.runner import run
 from fedcohort.testing import play, tiny_task
@@ -236,8 +239,34 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "fedgwc/cifar100": {"rounds": 20000, "cohort": 0.1, "lr": 0.01, "batch": 64, "weight_decay": 0.0004,
                         "epochs": 1, "clients": 100, "alpha": 0.5},
     "fedgwc/inaturalist": {"rounds": 2000, "cohort": 10, "lr": 0.1, "steps": 5},
-    "cafa/cifar10": {"rounds": 150, "clients": 20, "low": 0.2, "high": 0.4, "validation": 0.2},
+    "cafa/cifar10": {"rounds": 150, "clients": 20, "low": 0.2, "high": 0.4, "validation": 0.2,
+                     "blocks": 30, "best": True},
+    "cafa/cifar10/K=60/iid=0.5": {"clients": 60, "iid": 0.5, "low": 0.2, "rounds": 150},
+    "clust-psi-pfl/fmnist/alpha=0.05": {"alpha": 0.05, "clients": 100, "min_size": 2, "rounds": 40},
+    "clust-psi-pfl/sent140/alpha=50/K=10": {"alpha": 50.0, "clients": 10, "lr": 0.001},
+    "clust-psi-pfl/cifar10/S=0.03": {"similarity": 0.03, "clients": 100, "batch": 32},
+    "clust-psi-pfl/acsincome/K=50/S=0": {"similarity": 0.0, "clients": 50},
+    "fedentopt/cifar100/alpha=0.2": {"alpha": 0.2, "clients": 100, "cohort": 0.1, "last": 10},
+    "fedentopt/cifar10-c2/cohort=0.04": {"cohort": 0.04, "classes": 2, "rounds": 500},
+    "fedentopt/cifar100/K=150/cohort=3": {"cohort": 3, "clients": 150, "alpha": 0.1, "labels": "coarse"},
+    "fedentopt/cifar100-c2/dropout": {"dropout": 0.3, "classes": 2, "stragglers": 0.0},
+    "fedentopt/cifar10/stragglers": {"dropout": 0.0, "stragglers": 0.5, "epochs": 5},
+    "fedentopt/cinic10-c3/vgg11/cohort=0.05": {"cohort": 0.05, "clients": 200, "classes": 3, "width": 42,
+                                               "weight_decay": 0.001, "momentum": 0.9},
+    "fedgwc/cifar100/mixed=10-0-90": {"shares": [0.1, 0.9], "alphas": [1000.0, 0.0], "rounds": 20000},
+    "fedgwc/cifar100/mixed=10-90-0": {"shares": [0.1, 0.9], "alphas": [1000.0, 0.5]},
+    "fedgwc/cifar100/mixed=40-30-30": {"shares": [0.4, 0.3, 0.3], "alphas": [1000.0, 0.05, 0.0]},
+    "fedgwc/cifar10/mixed=40-30-30": {"shares": [0.4, 0.3, 0.3], "alphas": [100.0, 0.5, 0.0]},
+    "fedgwc/cifar10/domains=50-0-50": {"clean": 0.5, "noise": 0.0, "blur": 0.5, "alpha": 100.0,
+                                       "clients": 100, "rounds": 10000},
 }  # fmt: skip
+
+
+def every_name() -> list[str]:
+    """All conditions that a table or figure needs, and every word after each of the conditions it fits."""
+    named = [name for paper in papers() for entry in shown(paper) for name in entry.names(paper)]
+    followed = [f"{base}/{word}" for base in conditions() for word in spellings(base)]
+    return list(dict.fromkeys([*conditions(), *named, *followed]))
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -260,6 +289,95 @@ def test_conditions_are_settings_of_an_experiment(name: str) -> None:
         shape = (1, 28, 28) if asked.data["source"] == "fashion_mnist" else (3, 32, 32)
         settings = {key: value for key, value in asked.model.items() if key != "name"}
         assert flat_model(asked.model["name"], shape, 10, settings).num_params > 60_000
+
+
+CLASSES = {"acsincome": 2, "sent140": 2, "amazon": 6, "serengeti": 13, "femnist": 47}  # 10 of the others
+
+
+@pytest.mark.parametrize("name", every_name())
+def test_every_condition_builds(name: str) -> None:
+    """As an experiment that its own file repeats, and as a partition of 50,000 examples."""
+    asked = of(f"method = 'fedavg'\nconditions = '{name}'")
+    assert Experiment.of(tomllib.loads(tomli_w.dumps(asked.table()))) == asked
+    if "/" not in name or asked.partition.name == "natural":
+        return
+    data = name.split("/")[1].split("-")[0]
+    classes = (
+        100 if name.startswith("fedgwc/cifar100") else 20 if data == "cifar100" else CLASSES.get(data, 10)
+    )
+    dealt = asked.partition(np.arange(50_000) % classes, asked.seeds[0])
+    assert dealt.num_clients == vars(asked.partition)["clients"]
+
+
+def test_words_are_noted_and_the_last_of_them_wins() -> None:
+    asked = of("method = 'fedavg'\nconditions = 'clust-psi-pfl/fmnist/K=50/alpha=0.05'\nrounds = 3")
+    (note,) = asked.notes
+    assert note.startswith("conditions clust-psi-pfl/fmnist/alpha=0.05: FedArtML's least size")
+    assert (asked.rounds, vars(asked.partition)["clients"]) == (3, 50)
+    either = (find(f"clust-psi-pfl/fmnist/{words}").settings for words in ("S=0/K=10", "K=10/S=0"))
+    assert next(either) == next(either)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "clust-psi-pfl/sent140/alpha=0.05",
+            "'alpha=0.05' is none; only alpha=50, alpha=0.7, alpha=0.3, S=1",
+        ),
+        ("fedentopt/cifar10/cohort=10", "'cohort=10' is none; only alpha=0.2, K=150"),
+        ("fedlecc/mnist/K=5", "'K=5' is none; nothing may follow 'fedlecc/mnist'"),
+        ("fedentopt/cifar10/dropout/stragglers", "'dropout' and 'stragglers' exclude each other, name one"),
+        ("fedentopt/cifar10/dropout/dropout", "'dropout' and 'dropout' exclude each other"),
+        ("clust-psi-pfl/fmnist/S=0/alpha=50", "'alpha=50' and 'S=0' exclude each other"),
+        ("fedentopt/alpha=0.2", "unknown conditions 'fedentopt/alpha=0.2'"),
+        ("fedentopt/", "unknown conditions 'fedentopt/'"),
+        ("", "unknown conditions ''"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_sentence(name: str, sentence: str) -> None:
+    with pytest.raises(UserError) as refused:
+        find(name)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_tables_name_presets_and_say_what_to_look_at(paper: str) -> None:
+    for entry in shown(paper):
+        unknown = {f"{paper}/{method}" for method in entry.methods if method != "*"} - set(presets())
+        assert not unknown, entry.what
+        assert entry.refused or entry.how or (entry.conditions and entry.methods and entry.read), entry.what
+    assert all(word.source for word in words(paper))
+    used = {part for entry in shown(paper) for name in entry.names(paper) for part in name.split("/")[2:]}
+    assert used == {text for word in words(paper) for text in word.spelled}  # no word without a use
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("fmnist/alpha=0.05", "fashion-mnist/train-labels-idx1-ubyte.gz"),
+        ("cifar10/alpha=0.05", "cifar10/labels.npz"),
+        ("sent140/alpha=0.3", "sent140/sent140_100k.csv.gz"),
+    ],
+)
+def test_the_hardest_of_clust_psi_pfls_conditions_deal_the_real_labels(
+    name: str, file: str, real_data: Path
+) -> None:
+    """With every seed of the paper's five, to 100 clients."""
+    path = real_data / file
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    if path.suffix == ".npz":
+        labels = np.load(path)["train"]
+    elif path.name.endswith(".csv.gz"):
+        labels = pl.read_csv(path, columns=["label"])["label"].to_numpy()
+    else:
+        labels = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=8)
+    asked = of(f"method = 'fedavg'\nconditions = 'clust-psi-pfl/{name}'")
+    assert asked.seeds == (0, 1, 2, 3, 4)
+    least = vars(asked.partition)["min_size"]
+    assert all(asked.partition(labels, seed).sizes.min() >= least for seed in asked.seeds)
 
 
 def test_the_file_outweighs_its_conditions() -> None:
@@ -317,6 +435,7 @@ def test_methods_lists_the_presets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, "methods", "--presets")
     assert code == 0
     assert all(name in out for name in (*presets(), *conditions()))
+    assert all(word.name in out for paper in papers() for word in words(paper))
     assert "haccs(rho=0.95)" in out
     assert "Table II: best of 0.1, 0.5, 0.95" in out
     _, one, _ = answer(capsys, "methods", "--presets", "cafa")

@@ -43,7 +43,15 @@ TABLE: dict[str, Any] = {
     "model": "logistic",
     "local": {"batch": 8},
     "faults": {"dropout": 0.25},
-    "evaluate": {"target": 0.5, "adapted": True},
+    "evaluate": {
+        "every": 2,
+        "target": 0.5,
+        "adapted": True,
+        "last": 3,
+        "blocks": 2,
+        "smooth": 0.9,
+        "best": True,
+    },
 }
 
 

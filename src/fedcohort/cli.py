@@ -137,6 +137,9 @@ def diagnose(
         str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
     ] = None,
     seed: Annotated[int, typer.Option(help="For partitions and clustering.")] = 0,
+    max_groups: Annotated[
+        int, typer.Option(min=2, help="Most groups that are tried; the papers try one less than clients.")
+    ] = 20,
     features: Annotated[
         bool,
         typer.Option("--features", help="Compare the clients' attributes and sizes too (reads the samples)."),
@@ -179,10 +182,12 @@ def diagnose(
     if federation is not None:
         names = federation.clients, federation.classes
         iid = None if federation.iid is None else federation.iid.numpy()
-        diagnosis = diagnose_counts(federation.counts.numpy(), *names, seed=seed, iid=iid)
+        counted = federation.counts.numpy()
+        diagnosis = diagnose_counts(counted, *names, seed=seed, max_groups=max_groups, iid=iid)
     else:
         counts = read_counts(source, client, label)
-        diagnosis = diagnose_counts(counts.matrix, counts.client_names, counts.class_names, seed=seed)
+        names = tuple(counts.client_names), tuple(counts.class_names)
+        diagnosis = diagnose_counts(counts.matrix, *names, seed=seed, max_groups=max_groups)
     skew = None
     if features and federation is not None:
         from fedcohort.diagnosis.features import diagnose_features
@@ -392,7 +397,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
     from fedcohort.comparison import rank, uneven
-    from fedcohort.show import SCOPES, leaderboard, results
+    from fedcohort.show import SCOPES, leaderboard, results, rounds_table
 
     standings = rank(outcomes)
     if as_json:
@@ -400,6 +405,8 @@ def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json:
         print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
         return
     results.print(leaderboard(standings, experiment.rounds))
+    if (summary := rounds_table(standings)) is not None:
+        results.print(summary)
     results.print(SCOPES, style="dim")
     if caution := uneven(standings, [method.title for method in experiment.methods if method.pooled]):
         results.print(f"note: {caution}", markup=False)

@@ -6,7 +6,8 @@
 ``personal``
     each client's own test samples, answered by the model that serves it; the plain mean over clients.
 ``adapted``
-    the same after one more local budget at every client. It costs a training round of everybody.
+    the same after one more local budget at every client: each local model as it would be sent, before any
+    aggregation. It costs a training round of everybody.
 """
 
 from collections.abc import Mapping
@@ -129,22 +130,30 @@ def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]
         }
         if scores.by_class is not None:
             total, right = scores.by_class
-            values["balanced_accuracy"] = _mean(metrics.balanced_accuracy(right, total)[tested])
+            balanced = metrics.balanced_accuracy(right, total)
+            values["balanced_accuracy"] = _mean(balanced[tested])
+            values["balanced_accuracy_by_size"] = metrics.global_accuracy(balanced, size)
     return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
 
 
-def fairness_rows(number: int, accuracy: np.ndarray) -> list[Row]:
+def fairness_rows(number: int, accuracy: np.ndarray, scope: str = "fairness") -> list[Row]:
     values = {"ad": metrics.accuracy_deviation(accuracy), "sdad": metrics.accuracy_deviation_sd(accuracy)}
-    return [Row(number, "fairness", "", "", metric, value) for metric, value in values.items()]
+    return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
 
 
 def client_rows(
-    number: int, scores: Scores, clients: tuple[str, ...], group: Tensor, told: Mapping[str, Tensor]
+    number: int,
+    scores: Scores,
+    clients: tuple[str, ...],
+    group: Tensor,
+    told: Mapping[str, Tensor],
+    scope: str = "personal",
 ) -> list[Row]:
-    """Each client's accuracy and test size under the model that serves it, and what its grouping tells."""
+    """Each client's accuracy and test size under the model that answers for it, and what its grouping
+    tells."""
     rows = []
     for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.size, strict=True)):
-        where = (number, "personal", clients[client], str(int(group[client])))
+        where = (number, scope, clients[client], str(int(group[client])))
         rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
         where = (number, "grouping", *where[2:])
         rows += [Row(*where, metric, float(values[client])) for metric, values in told.items()]
@@ -249,7 +258,11 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
     state = settle(method, state, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = engine.score(models, kept=statistics.kept(task, adapted, state.clients))
-    return scope_rows(state.round, "adapted", scores, task.federation.classes)
+    rows = scope_rows(state.round, "adapted", scores, task.federation.classes)
+    rows += fairness_rows(state.round, scores.accuracy, "adapted")
+    return rows + client_rows(
+        state.round, scores, task.federation.clients, state.grouping["group"], {}, "adapted"
+    )
 
 
 def _mean(values: np.ndarray) -> float:

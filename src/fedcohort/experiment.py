@@ -160,6 +160,8 @@ class Experiment:
             "faults": dataclasses.asdict(self.faults),
             "evaluate": dataclasses.asdict(self.evaluation),
         }
+        if not self.evaluation.best:  # as below
+            del sections["evaluate"]["best"]
         if self.trust != Trust():  # runs from before there was such a table keep their names
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it

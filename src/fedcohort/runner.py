@@ -8,7 +8,6 @@ from typing import Annotated, Protocol
 
 import torch
 
-from fedcohort import metrics
 from fedcohort.core.ahead import orders_ahead
 from fedcohort.core.engine import Engine
 from fedcohort.core.loop import Report, start, step
@@ -20,6 +19,7 @@ from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.evaluate import Row, adapted_rows, evaluation_rows, round_rows
+from fedcohort.over_rounds import ACCURACY, run_rows, smoothed_row
 from fedcohort.presets import read_method
 
 PER_ROUND = "clients_per_round"
@@ -32,6 +32,10 @@ class Evaluation:
     every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
     adapted: bool = False  # also measure after one more local budget, at the end
     target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
+    last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
+    best: bool = False  # the highest global accuracy of any evaluated round
+    blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
+    smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
 
 
 class Callback(Protocol):
@@ -72,6 +76,7 @@ def run(
     profile, workers = task.profile(method), (engine or default_engine)(task)
     state, table = resume or (start(method, task, profile, folder), [])
     table = list(table)
+    curve = [row for row in table if row.key == ACCURACY]
     try:
         while state.round < rounds:
             sent = workers.messages
@@ -81,14 +86,17 @@ def run(
                 elsewhere = bool(workers.messages) and not last
                 ahead = orders_ahead(method, state, task, profile) if elsewhere else None
                 rows += evaluation_rows(method, state, task, profile, workers, clients=last, ahead=ahead)
+                curve += [row for row in rows if row.key == ACCURACY]
+                if evaluation.smooth is not None:
+                    rows.append(smoothed_row(curve, evaluation.smooth))
             if last and evaluation.adapted:
                 rows += adapted_rows(method, state, task, profile, workers)
             if workers.messages > sent:
                 rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
             if last:
                 rows.append(_cohort_row(state.round, [*table, *rows]))
-            if last and evaluation.target is not None:
-                rows.append(_target_row(state.round, [*table, *rows], evaluation.target))
+                wanted = evaluation.last, evaluation.best, evaluation.blocks, evaluation.target
+                rows += run_rows(curve, *wanted)
             table += rows
             wishes = [callback.after_round(state, report, rows) for callback in callbacks]
             if any(wishes):
@@ -113,9 +121,3 @@ def _cohort_row(number: int, rows: Sequence[Row]) -> Row:
     """How many clients were asked to train, on average: methods that ask more get more work for a round."""
     asked = [row.value for row in rows if row.key == "cohort"]
     return Row(number, "run", "", "", PER_ROUND, sum(asked) / len(asked))
-
-
-def _target_row(number: int, rows: Sequence[Row], target: float) -> Row:
-    curve = [(row.round, row.value) for row in rows if row.key == "global.accuracy"]
-    when, accuracy = zip(*curve, strict=True)
-    return Row(number, "run", "", "", "rounds_to_target", metrics.rounds_to_target(accuracy, target, when))

@@ -1,7 +1,7 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fedcohort.comparison import Standing, columns
 from fedcohort.core.parts import ROLES
+from fedcohort.over_rounds import titles
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
 results = Console(highlight=False)
@@ -40,6 +41,34 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
         table.add_row(standing.method, *cells)
     return table
+
+
+def rounds_table(standings: Sequence[Standing]) -> Table | None:
+    """Global accuracy summed up over rounds, as far as the experiment asked for it."""
+    wanted = titles(standings[0].mean)
+    if not wanted:
+        return None
+    table = Table(
+        title="Global accuracy over the rounds",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
+    for title in wanted.values():
+        table.add_column(title, justify="right")
+    for standing in standings:
+        table.add_row(standing.method, *rounds_cells(standing, wanted))
+    return table
+
+
+def rounds_cells(standing: Standing, keys: Iterable[str]) -> list[str]:
+    several = len(standing.seeds) > 1
+    return [
+        cell(standing.mean.get(key, math.nan), standing.std.get(key, math.nan), "percent", several)
+        for key in keys
+    ]
 
 
 def method_table(entries: Sequence[dict[str, Any]]) -> Table:

@@ -159,6 +159,16 @@ def test_diagnose_counts_samples_and_partitions(cli: Cli, here: Path) -> None:
     assert "north" in cli("diagnose", "wide.csv", "--client", "site", "--all").out
 
 
+def test_diagnose_tries_as_many_groups_as_it_is_told(cli: Cli, here: Path) -> None:
+    few, more = (
+        json.loads(cli("diagnose", "e.toml", "--max-groups", most, "--json").out)["silhouettes"]["cafa"][
+            "groups"
+        ]
+        for most in ("2", "5")
+    )
+    assert (few, more) == ([2], [2, 3, 4, 5])
+
+
 def test_diagnose_deals_what_run_would_train_on(cli: Cli, here: Path) -> None:
     experiment = json.loads(cli("diagnose", "e.toml", "--seed", "3", "--json").out)
     source = "synthetic(samples=120, classes=3, features=4)"

@@ -9,6 +9,7 @@ from fedcohort.diagnosis import Diagnosis, diagnose, distances, verdict
 from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.diagnosis.verdict import Divergence
 from fedcohort.errors import UserError
+from fedcohort.report.diagnosed import diagnosis_page
 
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
 B = np.array([np.roll(row, shift) for shift in range(3) for row in ([90, 5, 5], [88, 6, 6], [92, 4, 4])])
@@ -24,7 +25,7 @@ KEYS = {
         "coverage",
     ),
     *("wpsi", "psi", "psi_terms", "hellinger", "jensen_shannon", "emd_fedartml", "label_emd"),
-    *("suggested_groups", "verdict", "notes"),
+    *("suggested_groups", "silhouettes", "verdict", "notes"),
 }
 
 
@@ -238,3 +239,26 @@ def test_iid_clients_are_told_apart_where_it_is_known_who_they_are():
     assert found.to_dict()["iid"]["recall"] == 1
     assert diagnose(counts, iid=np.arange(9) < 4).iid["precision"] == pytest.approx(0.8)
     assert "iid" not in diagnose(counts).to_dict()
+
+
+def test_silhouettes_say_how_many_groups_there_are() -> None:
+    """Three kinds of clients, as data and as a chart whose large point is the number that wins."""
+    found = diagnose(np.repeat([[9, 0, 0], [0, 6, 4], [3, 4, 3]], 3, axis=0))
+    curve = found.to_dict()["silhouettes"]
+    assert list(curve) == ["clust_psi_pfl", "cafa"]
+    assert curve["cafa"]["groups"] == [2, 3]
+    assert curve["cafa"]["silhouette"][1] == pytest.approx(1)
+    assert max(curve["clust_psi_pfl"]["silhouette"]) == pytest.approx(found.suggestions[0].silhouette)
+    (tab,) = diagnosis_page(found).tabs
+    (card,) = [card for card in tab.cards if card.title == "How many groups"]
+    assert card.sentences == ["Best number of groups by clust_psi_pfl: 3 of up to 3, by cafa: 3 of up to 3."]
+    assert card.figure is not None
+    assert [trace.name for trace in card.figure.data] == ["clust_psi_pfl", "cafa"]
+    assert card.figure.data[1].marker.size == (4, 11)
+
+
+def test_two_clients_have_no_number_of_groups_to_choose() -> None:
+    found = diagnose([[9, 0], [0, 9]])
+    assert found.to_dict()["silhouettes"] == {}
+    (tab,) = diagnosis_page(found).tabs
+    assert "How many groups" not in [card.title for card in tab.cards]

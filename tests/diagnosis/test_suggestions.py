@@ -8,7 +8,7 @@ import pytest
 
 from fedcohort.cluster import kmeans_by_silhouette
 from fedcohort.diagnosis import grouping
-from fedcohort.diagnosis.grouping import psi_features, standardise, suggest_groups
+from fedcohort.diagnosis.grouping import psi_features, share_silhouettes, standardise, suggest_groups
 
 VECTORS = json.loads((Path(__file__).parents[1] / "reference_vectors.json").read_text())
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
@@ -81,3 +81,28 @@ def test_empty_clients_belong_to_no_group() -> None:
 def test_a_sample_is_named_in_very_large_federations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "EXACT", 5)
     assert suggest_groups(B, 0, None)[1].rule.endswith("of a sample of 5 clients")
+
+
+def test_the_silhouette_of_every_number_of_groups_is_kept() -> None:
+    by_psi, by_density = suggest_groups(DUPLICATES, 0, None)
+    assert by_psi.tried == pytest.approx(dict(zip((2, 3), VECTORS["dup_sil"], strict=False)))
+    assert by_density.tried == {}
+    assert list(suggest_groups(B, 0, 4)[0].tried) == [2, 3, 4]
+
+
+def test_cafas_silhouettes_are_of_label_shares() -> None:
+    """Kinds a = (1, 0, 0), b = (0, .6, .4), c = (.3, .4, .3), of which b and c are nearest.
+
+    Two groups: a's are 1; with |bc| = .37417 a b or c lies 3/5 |bc| = .22450 from its group, and |ab| =
+    1.23288, |ac| = .86023 from the other: (4 + 3 (1 - .22450 / 1.23288) + 3 (1 - .22450 / .86023)) / 10.
+    """
+    assert share_silhouettes(DUPLICATES, 0, None) == pytest.approx({2: 0.86708, 3: 1.0}, abs=1e-5)
+    sizes = np.arange(1, 11)[:, None]  # shares do not know them
+    assert share_silhouettes(DUPLICATES * sizes, 0, None) == pytest.approx({2: 0.86708, 3: 1.0}, abs=1e-5)
+    with_empty = np.vstack([np.zeros((1, 3)), DUPLICATES])
+    assert share_silhouettes(with_empty, 0, None) == share_silhouettes(DUPLICATES, 0, None)
+
+
+def test_large_federations_are_not_searched_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "SAMPLE", 9)
+    assert share_silhouettes(DUPLICATES, 0, None) == {}

@@ -4,7 +4,7 @@ Clust-PSI-PFL runs K-means on PSI features, FedLECC runs OPTICS on Hellinger dis
 its silhouette in its own space, and in Hellinger space too, where the two can be compared.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from fedcohort.diagnosis.distances import (
     Smoothing,
     counts_array,
     hellinger_points,
+    proportions,
     psi_signed_terms,
     psi_terms,
 )
@@ -49,6 +50,7 @@ class Suggestion:
     labels: Labels
     silhouette: float  # in the space the reading clusters in; NaN when undefined
     label_silhouette: float  # in Hellinger space, comparable between readings
+    tried: dict[int, float] = field(default_factory=dict)  # silhouette of every number of groups that was
 
     @property
     def groups(self) -> int:
@@ -143,12 +145,23 @@ def suggest_groups(
         own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
         return Suggestion(reading, rule, everyone, own, shared)
 
-    by_psi = kmeans_by_silhouette(features, max_groups, seed).labels
+    by_psi = kmeans_by_silhouette(features, max_groups, seed)
     by_density = optics_groups(points)
     density = "OPTICS on Hellinger distances"
     if len(rows) > EXACT:
         density = f"OPTICS on Hellinger distances of a sample of {EXACT:,} clients"
+    of_psi = suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi.labels)
     return (
-        suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi),
+        replace(of_psi, tried=by_psi.scores),
         suggestion("fedlecc", density, points, by_density),
     )
+
+
+def share_silhouettes(counts: ArrayLike, seed: int, max_groups: int | None) -> dict[int, float]:
+    """The silhouette of every number of clusters that CAFA would try: K-means on label shares.
+
+    Empty beyond as many clients as a silhouette is computed of exactly, where a second search takes long.
+    """
+    table = counts_array(counts)
+    held = table[table.any(axis=1)]
+    return kmeans_by_silhouette(proportions(held), max_groups, seed).scores if len(held) <= SAMPLE else {}

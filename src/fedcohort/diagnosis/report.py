@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike
 from fedcohort.core.keyed import numpy_generator
 from fedcohort.diagnosis import distances
 from fedcohort.diagnosis.distances import EPS, Array, SizeImbalance, Smoothing
-from fedcohort.diagnosis.grouping import Suggestion, largest, share_clusters, signed_groups, suggest_groups
+from fedcohort.diagnosis.grouping import (
+    Suggestion,
+    largest,
+    share_clusters,
+    share_silhouettes,
+    signed_groups,
+    suggest_groups,
+)
 from fedcohort.diagnosis.verdict import Divergence, Verdict, judge
 from fedcohort.errors import UserError
 from fedcohort.metrics import binary_scores
@@ -41,6 +48,7 @@ class Diagnosis:
     coverage: Array
     size_imbalance: SizeImbalance
     suggestions: tuple[Suggestion, ...]
+    silhouettes: dict[str, dict[int, float]]  # by method, of every number of groups that it would try
     verdict: Verdict
     iid: dict[str, float] | None = None  # how well CAFA's largest cluster tells clients known to be IID
 
@@ -72,6 +80,10 @@ class Diagnosis:
             "notes": list(self.verdict.notes),
             **({} if self.iid is None else {"iid": self.iid}),
             "suggested_groups": {item.reading: _group_table(item) for item in self.suggestions},
+            "silhouettes": {
+                method: {"groups": list(tried), "silhouette": [_plain(value) for value in tried.values()]}
+                for method, tried in self.silhouettes.items()
+            },
             "client_names": list(self.client_names),
             "class_names": list(self.class_names),
             "client_samples": [_count(value) for value in self.size],
@@ -135,6 +147,7 @@ def diagnose(
         coverage=distances.coverage(table),
         size_imbalance=distances.size_imbalance(table),
         suggestions=suggestions,
+        silhouettes=_silhouettes(table, suggestions, seed, max_groups),
         verdict=judge(table, *names, chosen, laplace, moved, suggestions, by_sign),
         iid=None if iid is None else _told_apart(table, seed, max_groups, np.asarray(iid)),
     )
@@ -160,6 +173,15 @@ def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Diver
     draws = int(np.clip(2_000_000 // table.size, 3, 50))  # large federations vary less and cost more
     by_chance = [distances.wpsi(random.multinomial(size, pool), smoothing, eps) for _ in range(draws)]
     return Divergence(distances.wpsi(table, smoothing, eps), np.array(by_chance))
+
+
+def _silhouettes(
+    table: Array, suggestions: Sequence[Suggestion], seed: int, max_groups: int | None
+) -> dict[str, dict[int, float]]:
+    """Of the methods that choose the number of groups by it."""
+    curves = {item.reading: item.tried for item in suggestions}
+    curves["cafa"] = share_silhouettes(table, seed, max_groups)
+    return {method: tried for method, tried in curves.items() if tried}
 
 
 def _names(given: Sequence[str] | None, number: int, what: str) -> tuple[str, ...]:

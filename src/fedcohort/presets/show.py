@@ -17,7 +17,24 @@ def preset_tables(listed: Mapping[str, Any]) -> Group:
         for kind in ("presets", "conditions"):
             entries = [entry for entry in listed[kind] if f"{entry['name']}/".startswith(f"{paper}/")]
             parts += [_table(entries, kind)] if entries else []
+        further = [entry for entry in listed["words"] if entry["paper"] == paper]
+        parts += [_words(paper, further)] if further else []
     return Group(*parts)
+
+
+def _words(paper: str, entries: Sequence[Mapping[str, Any]]) -> Table:
+    """Words that one entry of the paper's file spells are one line."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("further words", overflow="fold", ratio=1)
+    table.add_column(f"after which conditions of {paper}, and where the paper states it", ratio=1)
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for entry in entries:
+        lines.setdefault((", ".join(entry["on"]), entry["source"], entry["ours"]), []).append(entry["word"])
+    for (on, source, ours), words in lines.items():
+        said = Text(f"{on}: {source}")
+        said.append(f"\nours: {ours}" if ours else "", style="dim")
+        table.add_row(Text(", ".join(words), style="bold"), said)
+    return table
 
 
 def _table(entries: Sequence[Mapping[str, Any]], kind: str) -> Table:

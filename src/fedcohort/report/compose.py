@@ -11,7 +11,7 @@ from fedcohort.report.page import ALL, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
 from fedcohort.report.served import served_cards
-from fedcohort.report.standings import leaderboard_card, standings_of
+from fedcohort.report.standings import leaderboard_card, rounds_card, standings_of
 
 
 def runs_page(evidence: Evidence) -> Page:
@@ -26,6 +26,7 @@ def runs_page(evidence: Evidence) -> Page:
         Filter("scope", "Scope", [(scope, scope) for scope in curves.scopes(evidence)]),
     )
     comparison = [
+        rounds_card(evidence),
         *curves.accuracy_cards(evidence),
         curves.fairness_card(evidence),
         curves.entropy_card(evidence),

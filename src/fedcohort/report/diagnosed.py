@@ -1,5 +1,7 @@
 """Which cards make up the report of a diagnosis."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fedcohort.diagnosis.distances import hellinger_points
@@ -8,7 +10,7 @@ from fedcohort.diagnosis.grouping import Suggestion
 from fedcohort.diagnosis.report import Diagnosis
 from fedcohort.report.labels import CLIENTS, client_map, label_map, left_out, psi_card, rows_allowed
 from fedcohort.report.page import Card, Filter, Page, Tab, Table
-from fedcohort.report.style import thinned
+from fedcohort.report.style import figure, look, small, thinned
 
 LISTED = 100  # clients or attributes in a table
 
@@ -22,6 +24,7 @@ def diagnosis_page(diagnosis: Diagnosis, features: FeatureSkew | None = None) ->
         Card("Verdict", sentences=[*verdict.sentences, *verdict.notes]),
         _measures(diagnosis),
         *(card for suggestion in diagnosis.suggestions for card in _charts(diagnosis, suggestion)),
+        *([_number_of_groups(diagnosis.silhouettes)] if diagnosis.silhouettes else []),
         psi_card(diagnosis.counts, names, classes, {}),
         _clients(diagnosis),
         *([] if features is None else [_attributes(features)]),
@@ -54,6 +57,34 @@ def _charts(diagnosis: Diagnosis, suggestion: Suggestion) -> list[Card]:
             tags={"grouping": suggestion.reading},
         ),
     ]
+
+
+def _number_of_groups(silhouettes: Mapping[str, Mapping[int, float]]) -> Card:
+    import plotly.graph_objects as go
+
+    best = {
+        method: max(tried, key=lambda k: (round(tried[k], 9), -k)) for method, tried in silhouettes.items()
+    }
+    traces = [
+        go.Scatter(
+            x=list(tried),
+            y=small(list(tried.values())),
+            name=method,
+            line=look(number),
+            mode="lines+markers",
+            marker={"size": [11 if k == best[method] else 4 for k in tried]},
+            hovertemplate=f"{method}, %{{x}} groups: %{{y:.3f}}<extra></extra>",
+        )
+        for number, (method, tried) in enumerate(silhouettes.items())
+    ]
+    chosen = (f"{method}: {count} of up to {max(silhouettes[method])}" for method, count in best.items())
+    return Card(
+        "How many groups",
+        "The mean silhouette (-1 to 1) of the groups that K-means finds, by their number: on PSI features as "
+        "in clust_psi_pfl, on label shares as in cafa. Methods take the highest point, the large one here.",
+        [f"Best number of groups by {', by '.join(chosen)}."],
+        figure=figure(traces, "groups", "silhouette"),
+    )
 
 
 def _measures(diagnosis: Diagnosis) -> Card:

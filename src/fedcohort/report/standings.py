@@ -7,9 +7,10 @@ import numpy as np
 
 from fedcohort.comparison import Standing, columns, rank, uneven
 from fedcohort.core.merge import too_short
+from fedcohort.over_rounds import titles
 from fedcohort.report.gather import Evidence, Run
 from fedcohort.report.page import Card, Table
-from fedcohort.show import SCOPES, cell
+from fedcohort.show import SCOPES, cell, rounds_cells
 
 MAIN = "global.accuracy"
 LOSS = "global.loss"
@@ -127,6 +128,19 @@ def leaderboard_card(evidence: Evidence) -> Card:
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
     table = Table(heads, rows, frozenset(strong))
     return Card("Leaderboard", spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
+
+
+def rounds_card(evidence: Evidence) -> Card | None:
+    """Global accuracy summed up over rounds, as far as the runs' experiments asked for it."""
+    standings = standings_of(evidence)
+    wanted = titles(dict.fromkeys(key for standing in standings for key in standing.mean))
+    if not wanted:
+        return None
+    columns = ["method", *(f">{title}" for title in wanted.values())]
+    rows = [[standing.method, *rounds_cells(standing, wanted)] for standing in standings]
+    about = "Global accuracy of the evaluated rounds: means over the last rounds or over blocks of rounds, "
+    about += "the best round, a moving average at the end."
+    return Card("Over the rounds", about, table=Table(columns, rows))
 
 
 def _words(evidence: Evidence) -> list[str]:
