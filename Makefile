@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test test-deploy fuzz lint bench bench-peers crosscheck docs examples clean
+.PHONY: install demo test test-deploy fuzz lint bench bench-peers crosscheck docs examples studies clean
 
 install: $(READY)
 
@@ -46,6 +46,10 @@ docs: $(READY)
 
 examples: $(READY)
 	@$(BIN)/python scripts/run_examples.py $(ARGS)
+
+studies: $(READY)
+	@$(BIN)/python -m studies.skew_metrics $(ARGS)
+	@$(BIN)/python -m studies.number_of_groups $(ARGS)
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,8 +1,8 @@
 """Pages of the documentation site that are written elsewhere in the repository. MkDocs calls the functions
 ``on_...`` of this file while it builds (mkdocs.yml names it).
 
-README.md and CONTRIBUTING.md, the examples with their output, each method's source under its page, and the
-reference of commands and Python names, which is what the code says about itself.
+README.md and CONTRIBUTING.md, examples and studies with their output, each method's source under its page,
+and the reference of commands and Python names, which is what the code says about itself.
 """
 
 import inspect
@@ -23,16 +23,17 @@ from fedcohort.cli import app
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = "src/fedcohort/methods"
+FOLDERS = ("examples", "studies")  # their pages lie beside what made them
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def homes() -> dict[str, str]:
     """Where files of the repository are on the site; those in docs/ keep their place."""
-    examples = sorted((REPOSITORY / "examples").glob("*.md"))
+    own = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).glob("*.md"))]
     return {
         "README.md": "index.md",
         "CONTRIBUTING.md": "contributing.md",
-        **{f"examples/{path.name}": f"examples/{path.name}" for path in examples},
+        **{page: page for page in (f"{path.parent.name}/{path.name}" for path in own)},
     }
 
 
@@ -41,7 +42,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     docs = Path(config.docs_dir)
     folders = {
         "methods/": [f"methods/{path.name}" for path in sorted((docs / "methods").glob("*.md"))],
-        "examples/": [page for page in homes().values() if page.startswith("examples/")],
+        **{
+            f"{name}/": [page for page in homes().values() if page.startswith(f"{name}/")] for name in FOLDERS
+        },
     }
     folders["methods/"].sort(key=lambda page: page != "methods/index.md")
     assert config.nav is not None

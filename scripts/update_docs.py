@@ -1,4 +1,4 @@
-"""Writes docs/methods/ and docs/compositions.md: what a page says is said in the method's file.
+"""Writes docs/methods/ and pages beside it: what they say is said in the files of methods and papers.
 
 .venv/bin/python scripts/update_docs.py
 
@@ -16,6 +16,8 @@ from fedcohort.catalogue import describe
 from fedcohort.compositions import parts, refusal
 from fedcohort.core.method import METHODS
 from fedcohort.core.parts import ROLES
+from fedcohort.presets import papers
+from fedcohort.presets.experiments import Shown, shown
 from fedcohort.yardstick import traffic
 
 REPOSITORY = Path(__file__).parents[1]
@@ -52,6 +54,7 @@ def pages() -> dict[Path, str]:
     texts["methods/index.md"] = overview(list(entries.values()))
     texts["compositions.md"] = composition_page(entries)
     texts["what-leaves-a-client.md"] = leaving_page(entries)
+    texts["papers.md"] = papers_page()
     return {DOCS / path: text for path, text in texts.items()}
 
 
@@ -229,6 +232,60 @@ how many samples of a class there are. Nothing is told that rests on fewer sampl
 An update is not anonymous: who holds a client's update and the model before it can learn about the client's
 data, its label counts too, and a server that sends models made for it can learn more. Differential privacy
 of updates and secure aggregation are not part of fedcohort."""
+
+
+def papers_page() -> str:
+    sections = [generated("src/fedcohort/presets/*.toml"), PAPERS]
+    for paper, citation in papers().items():
+        rows = [
+            (
+                entry.what,
+                entry.about,
+                condition_names(entry),
+                method_names(entry),
+                where_to_look(entry),
+            )
+            for entry in shown(paper)
+        ]
+        columns = ("", "shows", "conditions", "methods", "where to look")
+        sections.append(f"## {paper}\n\n{linked(citation)}\n\n{table(columns, rows)}")
+    return "\n\n".join(sections) + "\n"
+
+
+PAPERS = """\
+# The papers' tables and figures
+
+What makes each table and figure of the five papers whose comparisons are
+[presets](experiment-file.md#presets). Names are short: under `fedentopt`, the conditions `cifar10/vgg11` are
+`conditions = "fedentopt/cifar10/vgg11"`, and the method `fedprox` is `"fedentopt/fedprox"`. Parts in braces
+are a choice, and one that may be empty ends with a comma. Settings are the papers'; whether the numbers are
+too is not said here: most of these runs take days on a large machine."""
+
+
+def condition_names(entry: Shown) -> str:
+    parts = []
+    for choice in entry.conditions:
+        separator = "/" if parts else ""
+        given = [part for part in choice if part]
+        shared = {part.partition("=")[0] for part in given}
+        if len(choice) == 1:
+            parts.append(separator + choice[0])
+        elif len(given) == len(choice) and len(shared) == 1 and "=" in given[0]:
+            values = ",".join(part.partition("=")[2] for part in given)
+            parts.append(f"{separator}{shared.pop()}={{{values}}}")
+        else:
+            parts.append("{" + ", ".join(separator + part for part in given) + "," * ("" in choice) + "}")
+    return f"`{''.join(parts)}`" if parts else ""
+
+
+def method_names(entry: Shown) -> str:
+    return "all" if entry.methods == ("*",) else ", ".join(f"`{name}`" for name in entry.methods)
+
+
+def where_to_look(entry: Shown) -> str:
+    if entry.refused:
+        return f"not made: {entry.refused}"
+    return "; ".join(text for text in (entry.read, entry.how) if text)
 
 
 def verdict(one: str, other: str, reasons: dict[str, int]) -> str:

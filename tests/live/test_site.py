@@ -30,7 +30,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_there_and_reached_from_the_navigation(site: Path) -> None:
     pages = {path.relative_to(REPOSITORY / "docs") for path in (REPOSITORY / "docs").rglob("*.md")}
-    pages |= {path.relative_to(REPOSITORY) for path in (REPOSITORY / "examples").glob("*.md")}
+    for folder in ("examples", "studies"):
+        pages |= {path.relative_to(REPOSITORY) for path in (REPOSITORY / folder).glob("*.md")}
     pages |= {Path("index.md"), Path("contributing.md"), Path("commands.md"), Path("python.md")}
     front = (site / "index.html").read_text()
     for page in pages:

@@ -1,0 +1,1 @@
+"""Studies of papers that train nothing: what label counts alone tell, on many partitions."""

@@ -1,0 +1,89 @@
+"""What the studies share: labels of real data, partitions of them, and rows that survive a restart."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+
+from fedcohort.data import load
+from fedcohort.errors import UserError
+from fedcohort.partition import Partition, partitioner
+
+HERE = Path(__file__).parent
+ACS = {"path": "acs_pums/acs_pums_20states.csv.gz", "label": "pincp", "threshold": 50_000, "missing": "mean"}
+SOURCES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "digits": ("digits", {}),
+    "fmnist": ("fashion_mnist", {}),
+    "sent140": ("sent140", {}),
+    "acs": ("table", ACS),  # income above 50,000 in a sample of 20 states: not all of ACSIncome
+}
+
+
+def labels(name: str, root: Path | None) -> np.ndarray:
+    """The training labels of a data set; UserError if its files are not there."""
+    if name == "cifar10":  # 5,000 of each class, and nothing but labels matters here
+        return np.repeat(np.arange(10), 5000)
+    source, options = SOURCES[name]
+    return load(source, root=root, **options).y.numpy()
+
+
+def deal(protocol: str, level: float, clients: int, seed: int, y: np.ndarray) -> Partition:
+    """``y`` dealt by Clust-PSI-PFL's two protocols."""
+    if protocol == "similarity":
+        return partitioner("similarity", clients=clients, similarity=level)(y, seed)
+    return partitioner("dirichlet_fedartml", clients=clients, alpha=level, min_size=1)(y, seed)
+
+
+def collect(
+    path: Path, keys: Sequence[str], jobs: Iterable[tuple[Any, ...]], work: Callable[..., Mapping[str, Any]]
+) -> list[dict[str, str]]:
+    """``work(*job)`` for every job, as rows of a CSV file; those that the file has are not done again.
+
+    A row is written as soon as it is known, so that a study that was stopped goes on where it was.
+    """
+    rows = _read(path)
+    done = {tuple(row[key] for key in keys) for row in rows}
+    left = [job for job in jobs if tuple(map(str, job)) not in done]
+    with path.open("a", newline="", encoding="utf-8") as file:
+        for job in track(left, f"{path.stem} ({len(done)} rows are there)", disable=not left):
+            row = {**dict(zip(keys, job, strict=True)), **work(*job)}
+            writer = csv.DictWriter(file, list(row), lineterminator="\n")
+            if file.tell() == 0:
+                writer.writeheader()
+            writer.writerow(row)
+            file.flush()
+    return _read(path)
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    """The whole rows of a file; the last is cut off if it was being written when the study was stopped."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    if not text.endswith("\n"):
+        text = text[: text.rfind("\n") + 1]
+        path.write_text(text, encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def available(names: Iterable[str], root: Path | None) -> dict[str, np.ndarray]:
+    """The labels of those data sets that can be read; of the others, a word on why not."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = labels(name, root)
+        except UserError as error:
+            print(f"{name} is left out: {error}")
+    return found
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.3f}"
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,124 @@
+"""How many groups do clients form? (Clust-PSI-PFL, Figs. 5 and 6; CAFA, Tables II and III)
+
+    make studies                              # or: python -m studies.number_of_groups --data DIR
+
+Clust-PSI-PFL's number of groups by silhouette, for 10, 50 and 100 clients; and whether CAFA's largest cluster
+is that of its IID clients.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcohort.cluster import Choice, kmeans_by_silhouette
+from fedcohort.diagnosis.distances import proportions
+from fedcohort.diagnosis.grouping import psi_features, standardise
+from fedcohort.partition import partitioner
+from studies.dealing import available, collect, deal, markdown
+from studies.skew_metrics import arguments
+
+PARTITIONS = (("dirichlet", 0.3), ("similarity", 0.0))  # those of the paper's figures
+CLIENTS, SEEDS = (10, 50, 100), range(5)
+DATA = ("acs", "sent140", "cifar10")
+CASES = ((20, 0.25), (40, 0.25), (60, 0.25), (20, 0.5), (40, 0.5), (60, 0.5))  # clients, share of IID ones
+Rows = Sequence[Mapping[str, str]]
+
+
+def main() -> None:
+    parser = arguments()
+    parser.description = __doc__
+    asked = parser.parse_args()
+    found = available(("digits",) if asked.smoke else DATA, asked.data)
+    numbers = count_groups(found, asked.out / "number_of_groups.csv", asked.smoke)
+    found_iid = find_iid(
+        found["digits" if asked.smoke else "cifar10"], asked.out / "iid_clients.csv", asked.smoke
+    )
+    (asked.out / "number_of_groups.md").write_text(page(numbers, found_iid), encoding="utf-8")
+
+
+def count_groups(found: Mapping[str, np.ndarray], path: Path, smoke: bool) -> list[dict[str, str]]:
+    """Clust-PSI-PFL's number of groups, and the silhouette of every number it tries."""
+    jobs = [
+        (name, protocol, level, clients, seed)
+        for name in found
+        for protocol, level in PARTITIONS
+        for clients in (CLIENTS[:1] if smoke else CLIENTS)
+        for seed in (SEEDS[:2] if smoke else SEEDS)
+    ]
+
+    def work(name: str, protocol: str, level: float, clients: int, seed: int) -> dict[str, Any]:
+        counts = deal(protocol, level, clients, seed, found[name]).counts(found[name])
+        choice = kmeans_by_silhouette(standardise(psi_features(counts)).features, None, seed)
+        curve = {str(groups): round(score, 4) for groups, score in choice.scores.items()}
+        return {"groups": choice.k, "silhouettes": json.dumps(curve)}
+
+    return collect(path, ("data", "protocol", "level", "clients", "seed"), jobs, work)
+
+
+def find_iid(y: np.ndarray, path: Path, smoke: bool) -> list[dict[str, str]]:
+    """CAFA's classification of clients: who is in the largest cluster of label shares is IID."""
+    from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
+
+    def work(clients: int, iid: float, seed: int) -> dict[str, Any]:
+        dealt = partitioner("partly_iid", clients=clients, iid=iid, low=0.2, high=0.4)(y, seed)
+        choice: Choice = kmeans_by_silhouette(proportions(dealt.counts(y)), None, seed)
+        guess = (choice.labels == np.bincount(choice.labels).argmax()).astype(int)
+        scores = {
+            "accuracy": accuracy_score(dealt.truth, guess),
+            "precision": precision_score(dealt.truth, guess, zero_division=0),
+            "recall": recall_score(dealt.truth, guess),
+            "f1": f1_score(dealt.truth, guess),
+        }
+        return {"clusters": choice.k, **{key: round(float(score), 4) for key, score in scores.items()}}
+
+    jobs = [
+        (*case, seed) for case in (CASES[:1] if smoke else CASES) for seed in (SEEDS[:2] if smoke else SEEDS)
+    ]
+    return collect(path, ("clients", "iid", "seed"), jobs, work)
+
+
+def page(numbers: Rows, found_iid: Rows) -> str:
+    cells = []
+    for name, protocol in dict.fromkeys((row["data"], row["protocol"]) for row in numbers):
+        own = [row for row in numbers if (row["data"], row["protocol"]) == (name, protocol)]
+        for clients in dict.fromkeys(row["clients"] for row in own):
+            chosen = [row["groups"] for row in own if row["clients"] == clients]
+            cells.append([f"{name}, {protocol} {float(own[0]['level']):g}", clients, ", ".join(chosen)])
+    tested = []
+    for clients, iid in dict.fromkeys((row["clients"], row["iid"]) for row in found_iid):
+        own = [row for row in found_iid if (row["clients"], row["iid"]) == (clients, iid)]
+        scores = ("accuracy", "precision", "recall", "f1")
+        means = [f"{np.mean([float(row[key]) for row in own]):.2f}" for key in scores]
+        tested.append([f"{float(iid):.0%} of {clients}", ", ".join(row["clusters"] for row in own), *means])
+    return PAGE.format(
+        groups=markdown(("partition", "clients", "groups, seeds 0 to 4"), cells),
+        iid=markdown(("IID clients", "clusters", "accuracy", "precision", "recall", "F1"), tested),
+    )
+
+
+PAGE = """\
+# The number of groups
+
+`make studies` writes this page; `python -m studies.number_of_groups --data DIR` this one alone.
+
+## Clust-PSI-PFL's number of groups (Fig. 6)
+
+K-means on standardised PSI features for 2 to K - 1 groups; the number of the best silhouette. The silhouettes
+of all numbers (Fig. 5) are in number_of_groups.csv. The paper has 3 or 4 groups on ACSIncome, whatever K is.
+
+{groups}
+
+## CAFA's IID clients (Tables II and III)
+
+K-means on label shares, the number of clusters by silhouette; who is in the largest cluster is called IID.
+Partition: `partly_iid`, in which the others have 2 to 4 of 10 classes. Means over seeds 0 to 4.
+
+{iid}
+"""
+
+
+if __name__ == "__main__":
+    main()
