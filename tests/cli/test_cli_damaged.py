@@ -59,7 +59,8 @@ def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path)
     assert f"fedcohort run --resume {complete}' adds them" in refused.err
     first = (stopped / "table.csv").read_text()
     results = json.loads(cli("run", "--resume", "old", "--json").out)["runs"]
-    assert results[1]["metrics"]["global.accuracy"] == pytest.approx(0.43175487465181056, abs=0.02)
+    accuracy = results[1]["metrics"]["global.accuracy"]
+    assert accuracy == pytest.approx(0.43175487465181056, abs=0.05)  # it goes on with today's defaults
     assert (stopped / "table.csv").read_text().startswith(first)
     for run in (stopped, complete):
         assert cli("assign", str(run), "--counts", "counts.csv", "--client", "site").code == 0
