@@ -12,7 +12,7 @@ from fedcohort.flower import wire
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Admitted, Post, Silence, understood
 from fedcohort.flower.wire import Letter, NonsenseError
-from fedcohort.names import safe_name
+from fedcohort.names import natural, safe_name
 
 # The largest that a client may say of its data.
 SAMPLES = 10**12
@@ -140,9 +140,3 @@ def named_apart(cards: Sequence[Card]) -> list[Card]:
     if max(named.values(), default=1) == 1:
         return list(cards)
     return named_apart([c._replace(name=c.names[1]) if named[c.name] > 1 else c for c in cards])
-
-
-def natural(name: str) -> tuple[list[Any], str]:
-    """Sorts "client 10" behind "client 9"."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(len(n := part.lstrip("0")), n) if part.isdigit() else (-1, part) for part in parts], name

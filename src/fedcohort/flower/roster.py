@@ -16,10 +16,11 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.data.federation import Federation, Split, Told
 from fedcohort.errors import UserError
-from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, natural
+from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post
 from fedcohort.flower.wire import Letter
+from fedcohort.names import natural
 from fedcohort.revealed import Revealed
 from fedcohort.trust import Trust, middle
 
