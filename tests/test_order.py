@@ -7,12 +7,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcohort.comparison import compare
+from fedcohort.data import SplitPlan, federate, load
 from fedcohort.diagnosis import diagnose, read_counts
 from fedcohort.diagnosis.read import read_numbers
+from fedcohort.experiment import Experiment
+from fedcohort.finished import FinishedRun
+from fedcohort.joining import join_by_counts
 from fedcohort.names import in_order
+from fedcohort.partition import partitioner
 
 SITES = 60
 CLASSES = ("a", "b", "c", "d")
+
+
+class Quiet:
+    """Shows nothing of a comparison."""
+
+    def begin(self, *_: object) -> "Quiet":
+        return self
+
+    def after_round(self, *_: object) -> bool:
+        return False
+
+    def close(self, *_: object) -> None: ...
+
+    def end(self, *_: object) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +93,34 @@ def test_losses_are_read_in_that_order(tmp_path: Path) -> None:
     tables = [read_numbers(path) for path in both(tmp_path, ["id,0,1", "b10,1,2", "b9,3,4", "a,5,6"])]
     for numbers, names, titles in tables:
         assert (names, titles, numbers.tolist()) == (["a", "b9", "b10"], ["0", "1"], [[5, 6], [3, 4], [1, 2]])
+
+
+def test_runs_and_assignments_are_the_same(tmp_path: Path, counts: np.ndarray) -> None:
+    results = []
+    for path in both(tmp_path, long(counts)):
+        data = {"source": "table", "path": str(path), "label": "kind", "client": "site"}
+        table = {
+            "method": "clust_psi_pfl+fedlecc",
+            "rounds": 2,
+            "cohort": 10,
+            "model": "logistic",
+            "data": data,
+        }
+        _, (outcome,) = compare(Experiment.of(table), path.parent, Quiet())
+        run = FinishedRun.read(outcome.directory)
+        newcomers = both(path.parent, wide(counts[:5] + 1))
+        joined = [join_by_counts(run, read_counts(new, client="site")).to_dict() for new in newcomers]
+        assert joined[0] == joined[1]
+        told = Experiment.of(table).federation(0).fingerprint(), outcome.metrics, run.group, joined[0]
+        results.append(json.dumps(told))
+    assert results[0] == results[1]
+
+
+def test_texts_too(tmp_path: Path) -> None:
+    lines = ["who,said,mood", *(f"p{k % 11},word{k} word{k % 5},{k % 2}" for k in range(80))]
+    dealt = []
+    for path in both(tmp_path, lines):
+        data = load("text", path=str(path), text="said", label="mood", client="who")
+        dealt.append(federate(data, partitioner("natural"), SplitPlan(test=0.2)))
+    assert dealt[0].clients == tuple(f"p{k}" for k in range(11))
+    assert dealt[0].fingerprint() == dealt[1].fingerprint()

@@ -84,6 +84,12 @@ class Profile:
     seed: int
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [N, ...] of each part that asks for one
     shape: tuple[int, ...] = ()  # of one example
+    scaled: bool = False  # by moments that each client told
+
+    @property
+    def moments(self) -> int:
+        """Numbers that each client told so that all could be scaled alike: three a column or channel."""
+        return 3 * self.shape[0] if self.scaled else 0
 
     @property
     def num_clients(self) -> int:

@@ -90,6 +90,7 @@ class Task:
             seed=self.seed,
             summaries=told.summaries,
             shape=self.federation.shape,
+            scaled=self.federation.scale is not None,
         )
 
     def for_method(self, method: Method) -> "Task":
