@@ -6,7 +6,7 @@ nothing depends on which rows come first.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +154,39 @@ def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl
     # Not read as a header: Polars would quietly rename the second of two equal columns.
     first = pl.read_csv(source, has_header=False, separator=separator, infer_schema=False, n_rows=1)
     return frame, ["" if name is None else name.strip() for name in first.row(0)]
+
+
+def find_files(path: str | None, folders: Sequence[str], where: Places) -> list[Path]:
+    """The files that a user named, in a folder of theirs or in one of these below the data root."""
+    given = where.at(path).given
+    if path is not None and given is not None and not given.is_dir():
+        return _files(path, where)
+    for folder in where.at(path).folders(folders):
+        if found := sorted(file for ending in ("csv", "csv.gz") for file in folder.glob(f"*.{ending}")):
+            return found
+    raise UserError(f"there is no CSV file in {path or folders[0]}: put some there, or name them as 'path'")
+
+
+def read_columns(files: Sequence[Path], wanted: Collection[str]) -> "pl.DataFrame":
+    """Those of the ``wanted`` columns that CSV files have, every cell as text. Names are taken in capitals;
+    what is not wanted, often most of a file, is not kept."""
+    import polars as pl
+
+    frames: list[pl.DataFrame] = []
+    for file in files:
+        with reading(file):
+            source = read_bytes(file) if is_gzipped(file) else file
+            head = pl.read_csv(source, n_rows=0, infer_schema=False).columns
+            kept = {name: name.strip().upper() for name in head if name.strip().upper() in wanted}
+            frame = pl.read_csv(source, columns=list(kept), infer_schema=False) if kept else pl.DataFrame()
+            frame = cleaned(frame.rename(kept), MISSING) if kept else frame
+        if frame.height == 0:
+            raise UserError(
+                f"{file} has no rows, or none of the columns {', '.join(sorted(wanted))}: check it"
+            )
+        _refuse_other_columns(file, frame.columns, frames[0].columns if frames else frame.columns)
+        frames.append(frame.select(sorted(frame.columns)))
+    return pl.concat(frames)
 
 
 def named(frame: "pl.DataFrame", names: list[str], path: Path) -> "pl.DataFrame":
