@@ -92,7 +92,7 @@ print(f"{'the commoner label':18}        {'  '.join(f'{value:11.1%}' for value i
 #   and every model that the others helped to train is.
 # - In **Switzerland** nearly everybody in the files is ill, and no model beats the rule. High accuracy means
 #   little there: ask for `personal.balanced_accuracy`, or better, what the prediction is for.
-# - **Cleveland and Hungary** lose nothing by sharing, and a model for each group keeps what Switzerland has
+# - **Cleveland and Hungary** lose little by sharing, and a model for each group keeps what Switzerland has
 #   alone.
 #
 # A difference of a point or two is less than five splits of so few patients can tell apart.

@@ -229,6 +229,10 @@ A client whose policy is not `exact` tells counts of right answers in steps of i
 losses in steps as large as that many samples could make: a model that always answers alike would else tell
 how many samples of a class there are. Nothing is told that rests on fewer samples than that.
 
+Where examples have numbers to be [scaled](experiment-file.md#scaling) by everybody's mean (`data.scale =
+"federated"`, tables and images), a client whose policy is `exact` tells three numbers a column or channel
+more in its profile, 24 bytes: how many values it has, their mean and their spread.
+
 An update is not anonymous: who holds a client's update and the model before it can learn about the client's
 data, its label counts too, and a server that sends models made for it can learn more. Differential privacy
 of updates and secure aggregation are not part of fedcohort."""

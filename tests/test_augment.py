@@ -15,6 +15,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.state import pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, federate, load
+from fedcohort.data.scaling import Scale
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.errors import UserError
@@ -138,10 +139,10 @@ def test_merged_models_train_on_features_as_they_are(task: Task) -> None:
 
 
 def test_undoes_what_loading_did(federation: Federation) -> None:
-    """Statistics come from the source's story; without any, pixels are what they are."""
+    """By the federation's scale; without any, pixels are what they are."""
     assert augment.augmentation(federation).mean.item() == 0
-    story = {"data": {"mean": [0.25], "std": [0.5]}}
-    change = augment.augmentation(replace(federation, provenance=story))
+    scale = Scale(torch.tensor([0.25]), torch.tensor([0.5]))
+    change = augment.augmentation(replace(federation, scale=scale))
     assert (change.mean.item(), change.std.item()) == (0.25, 0.5)
 
 

@@ -75,12 +75,12 @@ def augmentation(federation: "Federation") -> Augment:
         raise UserError(
             f"local.augment changes images of one or three channels, not examples of shape {shape}: remove it"
         )
-    story, x = federation.provenance.get("data", {}), federation.train.x
-    if "mean" in story:
-        return Augment(*(torch.tensor(story[key]).view(-1, 1, 1) for key in ("mean", "std")))
+    x = federation.train.x
+    if federation.scale is not None:
+        return Augment(*(value.view(-1, 1, 1) for value in federation.scale))
     if x.min() < 0 or x.max() > 1:
         raise UserError(
             f"local.augment needs images between 0 and 1, but these run from {x.min():.3g} to {x.max():.3g}: "
-            "give bytes, or scale them and set normalise = false"
+            "give bytes and no data.scale = 'client', or scale them and set normalise = false"
         )
     return Augment(torch.zeros(shape[0], 1, 1), torch.ones(shape[0], 1, 1))

@@ -320,7 +320,7 @@ def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
     from fedcohort.experiment import Experiment
 
     if partition is None:
-        return Experiment.read(source).federation(seed)
+        return Experiment.read(source).federation(seed, "federated")  # nothing leaves this machine
     if Path(source).is_file():
         raise UserError(f"--partition deals a data source, but {source} is a file: leave --partition out")
     from fedcohort.core.expression import parse

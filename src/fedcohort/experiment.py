@@ -21,6 +21,7 @@ from fedcohort.core.settings import at_least, build, checked
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
 from fedcohort.data.places import user_path
+from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import SOURCES
 from fedcohort.entries import read_methods, write_method
 from fedcohort.errors import UserError
@@ -33,6 +34,11 @@ from fedcohort.runner import Evaluation
 from fedcohort.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.trust import Trust
 
+COMMON = {"source": str, "root": str, "scale": Rule}  # of [data]: for every source
+UNTOLD = (
+    "with privacy.counts = '{}' nobody tells the means of its columns, so each client scales its numbers by "
+    "its own rows, as data.scale = 'client' says"
+)
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
 
 
@@ -45,7 +51,7 @@ class Experiment:
     cohort: int | float
     seeds: tuple[int, ...]
     methods: tuple[Method, ...]
-    data: dict[str, Any]  # "source", "root" and the source's options
+    data: dict[str, Any]  # "source", "root", "scale" and the source's options
     partition: Partitioner
     split: SplitPlan
     model: dict[str, Any]  # "name" and the model's settings
@@ -130,12 +136,18 @@ class Experiment:
 
     @cached_property
     def dataset(self) -> Dataset:
-        options = {key: value for key, value in self.data.items() if key not in ("source", "root")}
-        source = build(SOURCES.get(self.data["source"]), options, "data")
+        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
         return source.load(Places.of(self.data.get("root")))
 
-    def federation(self, seed: int) -> Federation:
-        return _federation(self, seed)
+    @property
+    def scale(self) -> Rule:
+        """How numbers of examples are scaled: unless exact tables may be told, by each client for itself."""
+        asked: Rule = self.data.get("scale", "federated")
+        return "client" if asked == "federated" and self.privacy.counts != "exact" else asked
+
+    def federation(self, seed: int, scale: Rule | None = None) -> Federation:
+        """The federation of this seed; ``scale`` stands in for the experiment's own."""
+        return _federation(self, seed, scale or self.scale)
 
     def task(self, seed: int) -> Task:
         """What every method of this experiment is given for this seed."""
@@ -222,12 +234,20 @@ def _cached_federation(key: str, _: int) -> list[Federation]:
     return []
 
 
-def _federation(experiment: Experiment, seed: int) -> Federation:
-    """One federation per data, partition, split and seed, shared by all methods."""
-    parts = (experiment.data, experiment.partition.name, experiment.partition, experiment.split)
+def _federation(experiment: Experiment, seed: int, scale: Rule) -> Federation:
+    """One federation per data, partition, split, scale and seed, shared by all methods."""
+    parts = (experiment.data, experiment.partition.name, experiment.partition, experiment.split, scale)
     slot = _cached_federation(repr(parts), seed)
     if not slot:
-        slot.append(federate(experiment.dataset, experiment.partition, experiment.split, seed))
+        dealt = federate(experiment.dataset, experiment.partition, experiment.split, seed, scale)
+        withheld = scale == experiment.scale != experiment.data.get("scale", "federated")
+        if withheld and experiment.dataset.numbers is not None:
+            told = dealt.provenance["data"]
+            read = "; ".join(filter(None, (told.get("read"), UNTOLD.format(experiment.privacy.counts))))
+            dealt = dataclasses.replace(
+                dealt, provenance={**dealt.provenance, "data": {**told, "read": read}}
+            )
+        slot.append(dealt)
     return slot[0]
 
 
@@ -243,12 +263,17 @@ def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
 
 def _checked_data(data: dict[str, Any]) -> dict[str, Any]:
     """Refuses unknown options before any file is read; makes paths absolute, for a resume from elsewhere."""
-    options = {key: value for key, value in data.items() if key not in ("source", "root")}
-    build(SOURCES.get(checked(data["source"], str, "data.source")), options, "data")
-    if "root" in data:
-        checked(data["root"], str, "data.root")
+    build(SOURCES.get(checked(data["source"], str, "data.source")), _options(data), "data")
+    for key, kind in COMMON.items():
+        if key in data:
+            checked(data[key], kind, f"data.{key}")
     places = ("root", "path", "test_path")
     return {key: _absolute(value) if key in places else value for key, value in data.items()}
+
+
+def _options(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is the source's own."""
+    return {key: value for key, value in data.items() if key not in COMMON}
 
 
 def _absolute(path: Any) -> Any:

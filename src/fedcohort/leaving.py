@@ -84,6 +84,9 @@ def _profile(method: Method, profile: Profile, privacy: Privacy) -> Leaving:
         x, y = torch.zeros(1, *profile.shape), torch.zeros(1, dtype=torch.long)
         words.append(f"the summary that {part.name} asks for{noise}")
         told += 8 * part.summarise(x, y, profile.num_classes).numel()
+    if profile.moments:
+        words.append("how many numbers each column has, their mean and spread, for data.scale = 'federated'")
+        told += 8 * profile.moments
     return Leaving("profile", "once", "; ".join(words), told)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 LONGEST = 80  # characters that a report has room for
 FORMULA = re.compile(r"[=+\-@]")  # how a spreadsheet knows that a cell is to be computed
@@ -24,6 +25,17 @@ def safe_names(names: Sequence[str]) -> list[str]:
         short if times[short] == 1 or short == name else f"{short[: LONGEST - 10]} #{_mark(name)}"
         for short, name in zip(safe, names, strict=True)
     ]
+
+
+def natural(name: str) -> tuple[list[Any], str]:
+    """The order of clients, wherever they have names: "site 10" comes after "site 9"."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(len(n := part.lstrip("0")), n) if part.isdigit() else (-1, part) for part in parts], name
+
+
+def in_order(names: Sequence[str]) -> list[int]:
+    """The positions of the names in that order."""
+    return sorted(range(len(names)), key=lambda position: natural(names[position]))
 
 
 def _mark(name: str) -> str:

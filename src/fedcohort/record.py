@@ -143,7 +143,10 @@ class Recorder:
         """Rows after the checkpoint are cut off: they will come again."""
         tensors, facts = load_checkpoint(self.directory)
         if self.fingerprint != facts["fingerprint"]:
-            raise UserError(f"{self.directory}: the data changed since the run was started: restore them")
+            raise UserError(
+                f"{self.directory}: the data changed since the run was started, or an older fedcohort scaled "
+                "them in another way: restore them, or start a new run"
+            )
         state, size, path = self._state(tensors), facts["table_bytes"], self.directory / TABLE
         table = read_bytes(path, LARGE, AGAIN)[:size]
         if len(table) < size:

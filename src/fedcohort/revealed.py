@@ -6,7 +6,7 @@ the owner of the directory can read the file.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from torch import Tensor
 from fedcohort.checkpoint import write_atomically
 from fedcohort.core.settings import between
 from fedcohort.data.federation import Federation
+from fedcohort.data.scaling import Scale
 from fedcohort.files import LARGE, damaged, fields, parse_json, read_bytes
 
 MANY = 2.0**53  # beyond it a number of samples is none
@@ -42,6 +43,7 @@ class Revealed:
     counts: Tensor | None = None  # [K, C] as revealed; None: withheld
     summaries: Mapping[str, Tensor] = field(default_factory=dict)  # [K, ...] of each part that asked for one
     keys: tuple[str, ...] = ()  # by which clients that are elsewhere are known again
+    scale: Scale | None = None  # by which all their numbers were scaled, if by one
 
     @classmethod
     def of(
@@ -53,7 +55,7 @@ class Revealed:
     ) -> "Revealed":
         sizes = [part.sizes for part in (federation.train, federation.validation, federation.test)]
         names = federation.clients, federation.classes, federation.shape, federation.vocabulary
-        return cls(*names, torch.stack(sizes), counts, summaries, keys)
+        return cls(*names, torch.stack(sizes), counts, summaries, keys, federation.scale)
 
     def write(self, path: Path) -> None:
         from safetensors.torch import save
@@ -63,12 +65,15 @@ class Revealed:
         tensors["sizes"] = self.sizes
         if self.counts is not None:
             tensors["counts"] = self.counts
+        if self.scale is not None:
+            tensors |= {f"scale/{name}": value for name, value in self.scale._asdict().items()}
         write_atomically(path, save(tensors, {"facts": json.dumps(facts)}), private=True)
 
     @classmethod
     def read(cls, path: Path) -> "Revealed":
         """The inverse; whatever does not fit together is damage."""
         tensors, facts = _parse(path)
+        scale = _scale(tensors, facts["shape"], path)
         for name, table in tensors.items():
             if not (table.dtype in (torch.int64, torch.float32, torch.float64) and _sane(table)):
                 raise damaged(path, f"{name} holds what is no number of samples")
@@ -84,7 +89,7 @@ class Revealed:
             raise damaged(path, "a name is there twice")
         summaries = {name.removeprefix("summary/"): table for name, table in tensors.items()}
         told = None if counts is None else counts.double()
-        return cls(clients, classes, facts["shape"], facts["vocabulary"], sizes, told, summaries, keys)
+        return cls(clients, classes, facts["shape"], facts["vocabulary"], sizes, told, summaries, keys, scale)
 
 
 def _parse(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -100,6 +105,17 @@ def _parse(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise damaged(path, error) from None
     facts = parse_json(text, path)
     return tensors, fields({"keys": [], **facts} if isinstance(facts, dict) else facts, FACTS, path)
+
+
+def _scale(tensors: dict[str, Tensor], shape: Sequence[int], path: Path) -> Scale | None:
+    """Taken out of ``tensors``, where the others are counts."""
+    kept = {name: tensors.pop(f"scale/{name}") for name in Scale._fields if f"scale/{name}" in tensors}
+    try:
+        return (
+            Scale.read({name: value.tolist() for name, value in kept.items()}, *shape[:1]) if kept else None
+        )
+    except (ValueError, TypeError) as error:
+        raise damaged(path, f"it holds {error}") from None
 
 
 def _sane(table: Tensor) -> bool:

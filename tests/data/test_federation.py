@@ -95,6 +95,22 @@ def test_equal_classes_take_turns_in_the_test_set() -> None:
     assert np.bincount(labels[held], minlength=10).min() > 25
 
 
+def test_clients_that_split_apart_do_as_they_would_alone() -> None:
+    """Also where others know more classes; and equal classes take turns there too."""
+    random = np.random.default_rng(1)
+    sizes = random.integers(1, 60, 30)
+    client = np.repeat(np.arange(30), sizes)
+    labels = random.integers(0, 4, len(client)) * 2 + (client % 3 == 0)
+    held = hold_out(labels, client, 30, 0.3, np.random.default_rng(5), apart=True)
+    for k in range(30):
+        own = np.unique(labels[client == k], return_inverse=True)[1]
+        alone = hold_out(own, np.zeros_like(own), 1, 0.3, np.random.default_rng(5), apart=True)
+        assert (alone == held[client == k]).all()
+    labels = np.concatenate([random.permutation(np.repeat(np.arange(10), 4)) for _ in range(50)])
+    held = hold_out(labels, np.repeat(np.arange(50), 40), 50, 0.2, np.random.default_rng(0), apart=True)
+    assert np.bincount(labels[held], minlength=10).min() > 25
+
+
 def test_mirror_follows_the_clients_proportions() -> None:
     """Client 0 has 80 + 0 rows, client 1 20 + 100; of 10 + 10 test rows they get 8 + 0 and 2 + 10."""
     labels = np.repeat([0, 1], 100)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedcohort.data import load
+from fedcohort.data import federate, load
 from fedcohort.data.cifar_files import CIFAR10, Remote, _unpack, unpickle_arrays
-from fedcohort.data.images import channel_statistics
 from fedcohort.data.places import Places, download
 from fedcohort.data.sheets import decode, expand
 from fedcohort.errors import UserError
+from fedcohort.partition import partitioner
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(20, dtype=np.uint8) % 10
@@ -46,9 +46,10 @@ def test_idx_folders(tmp_path: Path, cache: Path, ending: str, source: str, fold
     assert torch.allclose(raw.x[:, 0] * 255, torch.from_numpy(images).float())
     assert raw.y.tolist() == LABELS.tolist()
     assert raw.test_x is not None
-    scaled = load(source, root=tmp_path)
-    assert scaled.x.mean().item() == pytest.approx(0, abs=1e-5)
-    assert scaled.x.std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    assert raw.numbers is None
+    scaled = federate(load(source, root=tmp_path), partitioner("iid", clients=3))
+    assert scaled.train.x.mean().item() == pytest.approx(0, abs=1e-5)
+    assert scaled.train.x.std(correction=0).item() == pytest.approx(1, abs=1e-5)
 
 
 def test_any_idx_folder_without_test_files(tmp_path: Path, cache: Path) -> None:
@@ -204,14 +205,6 @@ def test_sheets_are_expanded_once(tmp_path: Path) -> None:
     stamp = (target / "train.bin").stat().st_mtime_ns
     assert expand(folder, tmp_path / "cache") == target
     assert (target / "train.bin").stat().st_mtime_ns == stamp
-
-
-def test_channel_statistics_are_exact() -> None:
-    images = RNG.integers(0, 256, (7, 3, 4, 4), dtype=np.uint8)
-    mean, std = channel_statistics(images)
-    assert mean == pytest.approx((images / 255).mean((0, 2, 3)))
-    assert std == pytest.approx((images / 255).std((0, 2, 3)))
-    assert channel_statistics(np.zeros((2, 1, 2, 2), dtype=np.uint8))[1] == [1.0]  # nothing to divide by
 
 
 def test_download_checks_the_digest(tmp_path: Path) -> None:

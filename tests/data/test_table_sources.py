@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcohort.data import Places, federate, load
+from fedcohort.data import Places, SplitPlan, federate, load
 from fedcohort.data.sources.table import Table
 from fedcohort.errors import UserError
 from fedcohort.partition import partitioner
@@ -28,12 +28,13 @@ def csv(tmp_path: Path, cache: Path) -> Path:
 
 
 def test_numbers_categories_and_texts(csv: Path) -> None:
-    """Ages 30..60 have mean 45 and deviation sqrt(125); 'smoker' has the levels '', 'no', 'yes'."""
+    """By name: ages as they are, a bag of words of 16, and of 'smoker' the levels '', 'no', 'yes'."""
     data = load("table", path=str(csv), label="ill", client="hospital", text=["note"], text_width=16)
     assert data.shape == (1 + 3 + 16,)
-    assert data.x[:, 0].tolist() == pytest.approx([(age - 45) / 125**0.5 for age in (30, 40, 50, 60)])
-    assert data.x[:, 1:4].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
-    assert data.x[:, 4:].norm(dim=1).tolist() == pytest.approx([1] * 4)
+    assert data.x[:, 0].tolist() == [30, 40, 50, 60]
+    assert data.x[:, 1:17].norm(dim=1).tolist() == pytest.approx([1] * 4)
+    assert data.x[:, 17:].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert data.numbers.tolist() == [True, *[False] * 19]
     assert data.y.tolist() == [1, 0, 1, 0]
     assert data.classes == ("0", "1")
     assert data.owner is not None
@@ -58,16 +59,19 @@ def test_missing_numbers_are_refused_or_filled(csv: Path) -> None:
     with pytest.raises(UserError, match="column 'age' is empty in 1 of 4 rows: set missing='mean'"):
         load("table", path=str(csv), label="ill")
     data = load("table", path=str(csv), label="ill", features=["age"], missing="mean")
-    assert data.x[1, 0].item() == 0
     assert data.provenance["filled"] == {"age": 1}
+    dealt = federate(data, partitioner("iid", clients=1), SplitPlan(test=0))
+    assert sorted(dealt.train.x[:, 0].tolist()) == pytest.approx([-1.3363, 0, 0.2673, 1.069], abs=1e-4)
+    raw = federate(data, partitioner("iid", clients=1), SplitPlan(test=0), scale="none")
+    assert sorted(raw.train.x[:, 0].tolist()) == pytest.approx([30, 140 / 3, 50, 60])
 
 
-def test_test_table_uses_the_training_statistics(csv: Path) -> None:
+def test_test_table_uses_the_training_categories(csv: Path) -> None:
     other = csv.with_name("later.csv")
     other.write_text("age,smoker,ill\n45,sometimes,1\n")
     data = load("table", path=str(csv), label="ill", features=["age", "smoker"], test_path=str(other))
     assert data.test_x is not None
-    assert data.test_x.tolist() == [[0, 0, 0, 0]]  # the mean age, and a category never seen
+    assert data.test_x.tolist() == [[45, 0, 0, 0]]  # a category never seen
     other.write_text("age,smoker,ill\nNA,yes,1\n")
     with pytest.raises(UserError, match="column 'age' is empty in 1 of 1 rows"):
         load("table", path=str(csv), label="ill", features=["age", "smoker"], test_path=str(other))
@@ -233,7 +237,9 @@ def test_npz(tmp_path: Path, cache: Path) -> None:
     assert data.y.tolist() == [0, 1, 0, 1, 0, 1]
     assert data.test_y is not None
     assert data.test_y.tolist() == [1, 0]
-    assert data.x.mean(0).tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert data.x.tolist() == x.tolist()
+    assert data.numbers.all()
+    assert load("npz", root=tmp_path, path="a.npz", normalise=False).numbers is None
     assert data.owner is not None
     assert data.owner.tolist() == list("aabbcc")
     images = np.zeros((6, 4, 4), dtype=np.uint8)
@@ -282,7 +288,7 @@ def test_huggingface_images_and_numbers(tmp_path: Path, cache: Path) -> None:
     data = load("huggingface", path=str(tmp_path / "one"), normalise=False)
     assert data.shape == (3, 4, 5)
     assert data.x.mean((1, 2, 3)).tolist() == [0, 1]
-    assert load("huggingface", path=str(tmp_path / "one"), x="signal").x.tolist() == [[-1, -1], [1, 1]]
+    assert load("huggingface", path=str(tmp_path / "one"), x="signal").x.tolist() == [[1, 2], [3, 4]]
 
 
 def test_huggingface_offline_is_one_sentence(cache: Path) -> None:

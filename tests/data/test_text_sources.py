@@ -57,8 +57,8 @@ def test_rows_hold_the_last_words_behind_padding() -> None:
 
 def test_a_table_of_texts(notes: Path) -> None:
     data = load("text", path=str(notes), text="note", label="ill", client="ward", words=4, length=3)
-    assert data.x.tolist() == [[2, 1, 1], [0, 1, 2], [1, 1, 1], [0, 0, 0]]
-    assert (data.vocabulary, data.classes, data.y.tolist()) == (4, ("0", "1"), [0, 1, 1, 0])
+    assert data.x.tolist() == [[0, 0, 0], [2, 1, 1], [0, 1, 2], [1, 1, 1]]  # in the order of the texts
+    assert (data.vocabulary, data.classes, data.y.tolist()) == (4, ("0", "1"), [0, 0, 1, 1])
     federation = federate(data, partitioner("natural"))
     assert (federation.clients, federation.vocabulary) == (("north", "south"), 4)
 

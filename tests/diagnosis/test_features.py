@@ -117,8 +117,8 @@ def test_empty_cells_are_told(tmp_path: Path):
     path = str(tmp_path / "patients.csv")
     data = load("table", path=path, client="site", label="outcome", missing="mean")
     skew = diagnose_features(federate(data, partitioner("natural"), SplitPlan(test=0)))
-    assert skew.features == ("smoker", "pressure")
-    assert skew.to_dict()["empty"] == [0.5, 0.25]
+    assert skew.features == ("pressure", "smoker")
+    assert skew.to_dict()["empty"] == [0.25, 0.5]
     console = Console(file=io.StringIO(), width=100)
     show_features(skew, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -16,10 +16,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from fedcohort.core.state import pack
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
-from fedcohort.flower.card import natural
 from fedcohort.flower.diary import read_events
 from fedcohort.flower.roster import Roster
 from fedcohort.flower.wire import NonsenseError
+from fedcohort.names import natural
 from fedcohort.runner import Result
 from flower.inprocess import InProcess
 from flower.rehearsed import attacked

@@ -47,11 +47,13 @@ def start(method: Method, task: Task, profile: Profile, folder: Path | None = No
     groups = tuple(Group(model, *memories) for model in method.grouping.init_models(grouping, profile))
     up = FLOAT * profile.num_classes * len(profile.eligible) if "counts" in method.uses else 0
     up += FLOAT * sum(table[0].numel() for table in profile.summaries.values()) * len(profile.eligible)
+    up += FLOAT * profile.moments * len(profile.eligible)
+    down = FLOAT * profile.moments // 3 * 2 * profile.num_clients  # mean and deviation
     if method.pooled:  # the examples themselves travel
         example = task.federation.train.x[0]
         up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
     clients = shelf.empty(statistics.blank(method.objective, profile), len(profile.eligible), folder)
-    return State(0, groups, grouping, clients, bytes_up=up)
+    return State(0, groups, grouping, clients, bytes_up=up, bytes_down=0 if method.pooled else down)
 
 
 def step(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> tuple[State, Report]:

@@ -88,6 +88,12 @@ class Profile:
     shape: tuple[int, ...] = ()  # of one example
     began: int = 0  # the round in which the schedule of the learning rate starts
     cohort: int = 0  # how many of all clients are to train a round; 0 where none do
+    scaled: bool = False  # by moments that each client told
+
+    @property
+    def moments(self) -> int:
+        """Numbers that each client told so that all could be scaled alike: three a column or channel."""
+        return 3 * self.shape[0] if self.scaled else 0
 
     @property
     def num_clients(self) -> int:

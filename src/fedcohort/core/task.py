@@ -93,6 +93,7 @@ class Task:
             shape=self.federation.shape,
             began=self.began,
             cohort=self.cohort_size,
+            scaled=self.federation.scale is not None,
         )
 
     def for_method(self, method: Method) -> "Task":

@@ -1,7 +1,9 @@
 """A labelled data set before it is dealt to clients."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -24,6 +26,8 @@ class Dataset:
     provenance: dict[str, Any] = field(default_factory=dict)
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
     share: bool = False  # one client's own data: its labels may all be equal
+    numbers: Tensor | None = None  # bool [shape[0]]: what is to be scaled, see scaling.py; None: nothing
+    gaps: bool = False  # NaN stands for a number that is missing and will be filled
 
     def __post_init__(self) -> None:
         """Refuse here, once for every source, what would only surface as a strange number after training."""
@@ -40,6 +44,8 @@ class Dataset:
                     f"test examples have shape {tuple(self.test_x.shape[1:])} but training examples "
                     f"{tuple(self.x.shape[1:])}: prepare both in the same way"
                 )
+        if self.numbers is not None and self.numbers.shape != self.x.shape[1:2]:
+            raise UserError(f"'numbers' has shape {tuple(self.numbers.shape)}: give one for each column")
         if len(torch.unique(self.y)) < 2 and not self.share:
             raise UserError("all labels are equal, so there is nothing to learn: check the label column")
 
@@ -61,7 +67,8 @@ class Dataset:
                 f"token ids of the {what} set run from {int(x.min())} to {int(x.max())} but there are "
                 f"{self.vocabulary} kinds: number them from 0"
             )
-        if not torch.isfinite(x.sum()) and (bad := int((~torch.isfinite(x)).sum())):
+        odd = torch.isinf if self.gaps else lambda values: ~torch.isfinite(values)
+        if not torch.isfinite(x.sum()) and (bad := int(odd(x).sum())):
             raise UserError(f"{bad} values of the {what} set are NaN or infinite: fill or remove them first")
         low, high = int(y.min()), int(y.max())
         if low < 0 or high >= len(self.classes):
@@ -69,6 +76,11 @@ class Dataset:
                 f"{what} labels run from {low} to {high} but there are {len(self.classes)} classes: "
                 "number them from 0 without gaps"
             )
+
+    @cached_property
+    def scaled(self) -> "WeakValueDictionary[bytes, Tensor]":
+        """Training examples by the scale that changed them, for as long as a federation uses them."""
+        return WeakValueDictionary()
 
     @property
     def num_classes(self) -> int:

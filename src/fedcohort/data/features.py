@@ -1,20 +1,20 @@
 """Arrays and texts into feature tensors, for sources whose data come in no fixed layout."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.data.images import scale_images
+from fedcohort.data.images import read_images
 from fedcohort.errors import UserError
 
 
-def scale_arrays(
+def numbers_of(
     train: np.ndarray, test: np.ndarray | None, normalise: bool
-) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
-    """Bytes of rank 3 or 4 are images; other numbers are standardised by column or channel (axis 1)."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Bytes of rank 3 or 4 are images; other numbers stay as they are. And which columns or channels (axis 1)
+    are to be scaled."""
     for part in (train, test):
         if part is not None and part.dtype.kind not in "biuf":
             raise UserError(f"examples are of type {part.dtype}, not numbers: convert them first")
@@ -27,17 +27,12 @@ def scale_arrays(
             None if part is None else (part[:, None] if part.ndim == 3 else part) for part in (train, test)
         ]
         assert pair[0] is not None  # noqa: S101  # train is not
-        return scale_images(pair[0], pair[1], normalise)
+        return read_images(pair[0], pair[1], normalise)
     if train.ndim == 1:
         train, test = train[:, None], None if test is None else test[:, None]
     x = torch.from_numpy(train.astype(np.float32))
     test_x = None if test is None else torch.from_numpy(test.astype(np.float32))
-    if not normalise or len(x) == 0:
-        return x, test_x, {"normalised": False}
-    over = tuple(axis for axis in range(x.dim()) if axis != 1)
-    mean, std = x.mean(over, keepdim=True), x.std(over, keepdim=True, correction=0)
-    std = torch.where(std > 0, std, 1.0)
-    return (x - mean) / std, None if test_x is None else (test_x - mean) / std, {"normalised": True}
+    return x, test_x, torch.ones(x.shape[1], dtype=torch.bool) if normalise else None
 
 
 def hash_texts(texts: Sequence[str], width: int) -> np.ndarray:

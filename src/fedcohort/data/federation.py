@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedcohort.core.noise import simulated_noise, tidied
+from fedcohort.data.scaling import Moments, Scale
 
 if TYPE_CHECKING:
     from fedcohort.core.method import Method
@@ -101,6 +102,8 @@ class Federation:
     provenance: dict[str, Any]
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
     iid: Tensor | None = None  # [K] who drew labels like everybody's, where the protocol knows it
+    scale: Scale | None = None  # by which the numbers of all clients were changed, if by one
+    moments: Moments | None = None  # of each client's training rows before that
 
     @property
     def num_clients(self) -> int:

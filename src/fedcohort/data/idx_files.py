@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.images import scale_images
+from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places, Remote
 from fedcohort.data.unpack import read_bytes
@@ -64,11 +64,12 @@ def load_idx_folder(
     assert labels is not None  # noqa: S101
     if (test is None) != (test_labels is None):
         raise UserError("the folder has only one of the two test files: add the other one, or remove it")
-    train_x, test_x, story = scale_images(
+    train_x, test_x, numbers = read_images(
         _with_channel(x), None if test is None else _with_channel(test), normalise
     )
     y, test_y, found = encode_labels(labels, test_labels, classes)
-    return Dataset(train_x, y, found, test_x, test_y, provenance=story)
+    story = {"normalised": normalise}
+    return Dataset(train_x, y, found, test_x, test_y, provenance=story, numbers=numbers)
 
 
 def _with_channel(images: np.ndarray) -> np.ndarray:

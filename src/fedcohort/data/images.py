@@ -1,6 +1,4 @@
-"""Pixels into float32 tensors: [0, 1], then each channel standardised by the training images."""
-
-from typing import Any
+"""Pixels into float32 tensors on the scale [0, 1]."""
 
 import numpy as np
 import torch
@@ -9,10 +7,10 @@ from torch import Tensor
 from fedcohort.errors import UserError
 
 
-def scale_images(
+def read_images(
     train: np.ndarray, test: np.ndarray | None, normalise: bool
-) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
-    """Both parts, [n, channels, height, width] bytes, as tensors; and the statistics that were used."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Both parts, [n, channels, height, width] bytes, as tensors; and which channels are to be scaled."""
     for part in (train, test):
         if part is not None and (part.dtype != np.uint8 or part.ndim != 4):
             raise UserError(f"images must be bytes of shape (n, channels, height, width), not {part.shape}")
@@ -22,28 +20,9 @@ def scale_images(
             )
     if len(train) == 0:
         raise UserError("there is no image to train on: check that the files hold some")
-    if not normalise:
-        return _tensor(train), None if test is None else _tensor(test), {"normalised": False}
-    mean, std = channel_statistics(train)
-    story = {"normalised": True, "mean": mean.round(6).tolist(), "std": std.round(6).tolist()}
-    return _tensor(train, mean, std), None if test is None else _tensor(test, mean, std), story
+    numbers = torch.ones(train.shape[1], dtype=torch.bool) if normalise else None
+    return _tensor(train), None if test is None else _tensor(test), numbers
 
 
-def channel_statistics(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of each channel on the scale [0, 1], exact: bytes are counted, not summed."""
-    levels = np.arange(256) / 255
-    share = [
-        np.bincount(images[:, c].ravel(), minlength=256) / images[:, c].size for c in range(images.shape[1])
-    ]
-    mean = np.array([s @ levels for s in share])
-    std = np.sqrt(np.array([s @ (levels - m) ** 2 for s, m in zip(share, mean, strict=True)]))
-    return mean, np.where(std > 0, std, 1.0)
-
-
-def _tensor(images: np.ndarray, mean: np.ndarray | None = None, std: np.ndarray | None = None) -> Tensor:
-    out = torch.from_numpy(images.astype(np.float32)).div_(255)
-    if mean is not None and std is not None:
-        out.sub_(torch.from_numpy(mean).float().view(1, -1, 1, 1)).div_(
-            torch.from_numpy(std).float().view(1, -1, 1, 1)
-        )
-    return out
+def _tensor(images: np.ndarray) -> Tensor:
+    return torch.from_numpy(images.astype(np.float32)).div_(255)

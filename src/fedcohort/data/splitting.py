@@ -17,6 +17,7 @@ from fedcohort.core.settings import between, build
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.domains import change_images
 from fedcohort.data.federation import Federation, Split
+from fedcohort.data.scaling import Rule, Scale, Scaling
 from fedcohort.errors import UserError
 from fedcohort.partition import Partition, Partitioner
 from fedcohort.partition._dealing import apportion
@@ -47,9 +48,14 @@ class SplitPlan:
 
 
 def federate(
-    dataset: Dataset, partition: Partitioner, split: SplitPlan | None = None, seed: int = 0
+    dataset: Dataset,
+    partition: Partitioner,
+    split: SplitPlan | None = None,
+    seed: int = 0,
+    scale: Rule | Scale = "federated",
 ) -> Federation:
-    """Deal ``dataset`` to clients with ``partition`` and split every client's rows."""
+    """Deal ``dataset`` to clients with ``partition``, split every client's rows, and scale its numbers by the
+    training rows: everybody's, each client's own, or by a scale that is given."""
     split = build(SplitPlan, vars(split or SplitPlan()), "split")  # the ranges hold for Python callers too
     mode = split.chosen(dataset, partition)
     x, y, owner = _to_deal(dataset, mode, partition.by_owner)
@@ -57,40 +63,56 @@ def federate(
     clients = dealt.num_clients
     rows, client = np.concatenate(dealt.owners), np.repeat(np.arange(clients), dealt.sizes)
     labels, rng = y.numpy(), keyed.numpy_generator(seed, "split")
-    x = _dressed(x, dealt, rows, client, seed, "train")
+    apart = partition.by_owner  # such clients may be elsewhere, where each splits for itself
+    test_x, test_y = x, y
 
     if mode == "pool":
-        held = hold_out(labels[rows], client, clients, split.test, rng)
-        test = Split.owned(x, y, rows[held], client[held], clients)
+        held = hold_out(labels[rows], client, clients, split.test, rng, apart)
+        test_rows, test_client = rows[held], client[held]
         rows, client = rows[~held], client[~held]
     else:
         assert dataset.test_x is not None  # noqa: S101  # else the mode is 'pool'
         assert dataset.test_y is not None  # noqa: S101
-        test_rows, test_client = mirror(labels, rows, client, clients, dataset.test_y.numpy(), rng)
-        test_x = _dressed(dataset.test_x, dealt, test_rows, test_client, seed, "test")
-        test = Split.owned(test_x, dataset.test_y, test_rows, test_client, clients)
+        test_x, test_y = dataset.test_x, dataset.test_y
+        test_rows, test_client = mirror(labels, rows, client, clients, test_y.numpy(), rng)
 
-    held = hold_out(labels[rows], client, clients, split.validation, rng)
+    held = hold_out(labels[rows], client, clients, split.validation, rng, apart)
+    training = torch.from_numpy(rows[~held]), torch.from_numpy(client[~held])
+    scaling = Scaling.learnt(dataset.numbers, x, *training, clients, scale)
+    if mode == "pool":
+        owner = _owners(len(x), np.append(rows, test_rows), np.append(client, test_client))
+        x = test_x = _dressed(scaling(x, owner), dealt, owner, seed, "train")
+    else:
+        owner, test_owner = _owners(len(x), rows, client), _owners(len(test_x), test_rows, test_client)
+        x = _dressed(scaling(x, owner, dataset.scaled), dealt, owner, seed, "train")
+        test_x = _dressed(scaling(test_x, test_owner), dealt, test_owner, seed, "test")
     return Federation(
         train=Split.owned(x, y, rows[~held], client[~held], clients),
         validation=Split.owned(x, y, rows[held], client[held], clients),
-        test=test,
+        test=Split.owned(test_x, test_y, test_rows, test_client, clients),
         classes=dataset.classes,
         clients=dealt.names or _number(clients),
         truth=None if dealt.truth is None else torch.as_tensor(dealt.truth, dtype=torch.int64),
-        provenance=_story(dataset, dealt, split, mode, test),
+        provenance=_story(dataset, dealt, split, mode, clients - len(np.unique(test_client))),
         vocabulary=dataset.vocabulary,
         iid=None if dealt.iid is None else torch.as_tensor(dealt.iid, dtype=torch.bool),
+        scale=scaling.scale,
+        moments=scaling.told,
     )
 
 
 def hold_out(
-    labels: np.ndarray, client: np.ndarray, clients: int, share: float, rng: np.random.Generator
+    labels: np.ndarray,
+    client: np.ndarray,
+    clients: int,
+    share: float,
+    rng: np.random.Generator,
+    apart: bool = False,
 ) -> np.ndarray:
     """Which rows to set aside: about ``share`` of each client's, at least one, never all.
 
     Stratified by class where each class of the client has two rows or more, else at random. Clients with a
-    single row keep it for training.
+    single row keep it for training. Clients that split ``apart`` each do what they would do without others.
     """
     if share == 0 or len(labels) == 0:
         return np.zeros(len(labels), dtype=bool)
@@ -100,16 +122,34 @@ def hold_out(
     totals = np.clip(np.rint(share * sizes).astype(np.int64), 1, np.maximum(sizes - 1, 0))
     totals[sizes < 2] = 0
     stratified = ~(counts == 1).any(axis=1)
-    quota = apportion(counts, totals, rng)
+    shapes = counts.shape, client.shape, client.shape
+    ties, one, other = _apart(labels, client, counts, rng) if apart else map(rng.random, shapes)
+    quota = apportion(counts, totals, ties)
     # Each row's place in its client, and in its class of its client, in random order.
-    in_class = rank_within(client * classes + labels, rng)
-    in_client = rank_within(client, rng)
+    in_class = rank_within(client * classes + labels, one)
+    in_client = rank_within(client, other)
     return np.where(stratified[client], in_class < quota[client, labels], in_client < totals[client])
 
 
-def rank_within(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random order 0, 1, 2 ... inside each group."""
-    order = np.lexsort((rng.random(len(group)), group))
+def _apart(
+    labels: np.ndarray, client: np.ndarray, counts: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Random numbers for each class of each client and, twice, for each row: what a client gets depends on
+    its own rows alone, however many others there are. All read the same stream from its start, each shifted
+    by what the sequence of its labels makes of it, or the same classes would go without a test row
+    everywhere."""
+    of_class = (counts > 0).cumsum(axis=1) - (counts > 0)  # each class's place among those of its client
+    of_row = rank_within(client, np.arange(len(client)))  # each row's among those of its client
+    streams = [each.random(max(int(of_row.max()), counts.shape[1]) + 1) for each in rng.spawn(4)]
+    mixed = streams[0][of_row] * (of_class[client, labels] + 1)
+    shift = np.bincount(client, weights=mixed, minlength=len(counts))
+    rows = ((stream[of_row] + shift[client]) % 1 for stream in streams[2:])
+    return (streams[1][of_class] + shift[:, None]) % 1, *rows
+
+
+def rank_within(group: np.ndarray, draw: np.ndarray) -> np.ndarray:
+    """An order 0, 1, 2 ... inside each group: that of random numbers."""
+    order = np.lexsort((draw, group))
     ordered = group[order]
     first = np.searchsorted(ordered, ordered)
     rank = np.empty(len(group), dtype=np.int64)
@@ -154,14 +194,15 @@ def _to_deal(dataset: Dataset, mode: str, by_owner: bool) -> tuple[Tensor, Tenso
     return torch.cat([dataset.x, dataset.test_x]), torch.cat([dataset.y, dataset.test_y]), owner
 
 
-def _dressed(
-    x: Tensor, dealt: Partition, rows: np.ndarray, client: np.ndarray, seed: int, part: str
-) -> Tensor:
-    if dealt.domains is None:
-        return x
-    of_row = np.full(len(x), -1, dtype=np.int64)
-    of_row[rows] = client
-    return change_images(x, of_row, dealt.domains, seed, part)
+def _owners(length: int, rows: np.ndarray, client: np.ndarray) -> np.ndarray:
+    """Whose each row of a tensor is; -1 is nobody."""
+    owner = np.full(length, -1, dtype=np.int64)
+    owner[rows] = client
+    return owner
+
+
+def _dressed(x: Tensor, dealt: Partition, owner: np.ndarray, seed: int, part: str) -> Tensor:
+    return x if dealt.domains is None else change_images(x, owner, dealt.domains, seed, part)
 
 
 def _number(clients: int) -> tuple[str, ...]:
@@ -169,7 +210,6 @@ def _number(clients: int) -> tuple[str, ...]:
     return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
-def _story(dataset: Dataset, dealt: Partition, split: SplitPlan, mode: str, test: Split) -> dict[str, Any]:
-    without = int((test.sizes == 0).sum())
+def _story(dataset: Dataset, dealt: Partition, split: SplitPlan, mode: str, without: int) -> dict[str, Any]:
     plan = {**vars(split), "mode": mode, "clients_without_test": without}
     return {"data": dataset.provenance, "partition": dealt.provenance, "split": plan}

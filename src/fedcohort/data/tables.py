@@ -1,4 +1,4 @@
-"""Users' tables into features: numbers standardised, categories one-hot, texts hashed.
+"""Users' tables into features: numbers as they are, categories one-hot, texts hashed.
 
 Every cell of a text file is read as text first and becomes a number only if its whole column does, so that
 nothing depends on which rows come first.
@@ -6,7 +6,7 @@ nothing depends on which rows come first.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
 CELL = 8  # bytes of a number
+LARGEST = 1e30  # of a number: its square is one too
 FILE = "@file"  # the client column that stands for the name of the row's file
 LEVELS = 200  # more categories than this in one column: it is a name or a text
 NEARLY_ALL = 0.9  # of a column's cells that are numbers: the others are mistakes rather than categories
@@ -155,6 +156,39 @@ def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl
     return frame, ["" if name is None else name.strip() for name in first.row(0)]
 
 
+def find_files(path: str | None, folders: Sequence[str], where: Places) -> list[Path]:
+    """The files that a user named, in a folder of theirs or in one of these below the data root."""
+    given = where.at(path).given
+    if path is not None and given is not None and not given.is_dir():
+        return _files(path, where)
+    for folder in where.at(path).folders(folders):
+        if found := sorted(file for ending in ("csv", "csv.gz") for file in folder.glob(f"*.{ending}")):
+            return found
+    raise UserError(f"there is no CSV file in {path or folders[0]}: put some there, or name them as 'path'")
+
+
+def read_columns(files: Sequence[Path], wanted: Collection[str]) -> "pl.DataFrame":
+    """Those of the ``wanted`` columns that CSV files have, every cell as text. Names are taken in capitals;
+    what is not wanted, often most of a file, is not kept."""
+    import polars as pl
+
+    frames: list[pl.DataFrame] = []
+    for file in files:
+        with reading(file):
+            source = read_bytes(file) if is_gzipped(file) else file
+            head = pl.read_csv(source, n_rows=0, infer_schema=False).columns
+            kept = {name: name.strip().upper() for name in head if name.strip().upper() in wanted}
+            frame = pl.read_csv(source, columns=list(kept), infer_schema=False) if kept else pl.DataFrame()
+            frame = cleaned(frame.rename(kept), MISSING) if kept else frame
+        if frame.height == 0:
+            raise UserError(
+                f"{file} has no rows, or none of the columns {', '.join(sorted(wanted))}: check it"
+            )
+        _refuse_other_columns(file, frame.columns, frames[0].columns if frames else frame.columns)
+        frames.append(frame.select(sorted(frame.columns)))
+    return pl.concat(frames)
+
+
 def named(frame: "pl.DataFrame", names: list[str], path: Path) -> "pl.DataFrame":
     """The table under these names, if they are different and as many as its columns."""
     if not any(names):
@@ -251,10 +285,8 @@ class Column:
 
     name: str
     levels: tuple[str, ...] | None = None  # categories; None for numbers and texts
-    mean: float = 0.0
-    std: float = 1.0
     text_width: int = 0
-    fill: bool = False  # put the mean where a number is missing
+    fill: bool = False  # a number may be missing: NaN, until the data are scaled
 
     @property
     def kind(self) -> str:
@@ -275,21 +307,35 @@ class Column:
         numbers = as_numbers(column)
         if numbers is None:
             _refuse_word(frame, self.name)
-        self._refuse_gaps(numbers)
-        filled = np.where(np.isnan(numbers), self.mean, numbers)
-        return ((filled - self.mean) / self.std).astype(np.float32)[:, None]
+        self._refuse_odd(numbers)
+        return numbers.astype(np.float32)[:, None]
 
-    def _refuse_gaps(self, numbers: np.ndarray) -> None:
+    def _refuse_odd(self, numbers: np.ndarray) -> None:
         infinite, missing = int(np.isinf(numbers).sum()), int(np.isnan(numbers).sum())
         if infinite:
             raise UserError(
                 f"column '{self.name}' has {infinite} infinite values: remove those rows or the column"
+            )
+        if (largest := np.abs(numbers).max(where=~np.isnan(numbers), initial=0)) > LARGEST:
+            raise UserError(
+                f"column '{self.name}' has values up to {largest:g}: correct or remove those rows"
             )
         if missing and not self.fill:
             raise UserError(
                 f"column '{self.name}' is empty in {missing} of {len(numbers)} rows: "
                 "set missing='mean', or remove those rows or the column"
             )
+
+
+def row_order(frame: "pl.DataFrame", *columns: str | None) -> np.ndarray:
+    """The order of rows by what is in these columns, so that nothing depends on the order in the file."""
+    import polars as pl
+
+    keys = {str(place): frame[name] for place, name in enumerate(sorted(filter(None, columns)))}
+    for column in keys.values():
+        _refuse_odd(column)
+    rows = pl.DataFrame(keys).cast(pl.String).with_row_index("row")
+    return rows.sort(list(keys))["row"].to_numpy().astype(np.int64)
 
 
 def as_words(column: "pl.Series") -> list[str]:
@@ -304,7 +350,7 @@ def as_words(column: "pl.Series") -> list[str]:
 def learn_column(
     frame: "pl.DataFrame", name: str, text: Sequence[str], categorical: Sequence[str], fill: bool, width: int
 ) -> Column:
-    """Decide what a column is and remember its statistics. Empty categories are a category of their own.
+    """Decide what a column is and remember its categories. Empty ones are a category of their own.
 
     Numbers with a few words among them are refused: as categories, every number would be a word too.
     """
@@ -320,13 +366,4 @@ def learn_column(
                 f"column '{name}' has {len(levels)} different words: remove it, or add it to 'text'"
             )
         return Column(name, levels=levels)
-    known = numbers[np.isfinite(numbers)]
-    with np.errstate(over="ignore"):  # refused below
-        std = float(known.std()) if len(known) else 0.0
-    if not np.isfinite(std):
-        raise UserError(
-            f"column '{name}' has values up to {np.abs(known).max():g}: correct or remove those rows"
-        )
-    return Column(
-        name, mean=float(known.mean()) if len(known) else 0.0, std=std if std > 0 else 1.0, fill=fill
-    )
+    return Column(name, fill=fill)

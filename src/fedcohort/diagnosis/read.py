@@ -5,6 +5,7 @@ the message says where. Long: one row per sample, with a column for the client a
 an experiment reads it, so that both see the same classes and clients.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +28,7 @@ from fedcohort.data.tables import (
     reading,
 )
 from fedcohort.errors import UserError
-from fedcohort.names import safe_names
+from fedcohort.names import in_order, safe_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +78,8 @@ def read_numbers(
         where = _place(titles[column], row, names[row], client is None)
         cure = ", name the column of client ids with --client" if client is None else ""
         raise UserError(f"{where}: {cell!r} is not a finite number{cure}")
-    return numbers, names, titles
+    order = list(range(len(names))) if client is None else in_order(names)
+    return numbers[order], [names[row] for row in order], titles
 
 
 def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, list[str]]:
@@ -137,7 +139,13 @@ def _wide(path: Path, client: str | None) -> Counts:
             row = int(bad[0])
             raise _bad_count(table[column][row], column, row, names[row], client is None)
         matrix[:, position] = values.astype(np.int64)
-    return Counts(matrix, names, classes)
+    return Counts(matrix, names, classes) if client is None else _by_name(matrix, names, classes)
+
+
+def _by_name(matrix: NDArray[np.int64], names: list[str], classes: Sequence[str]) -> Counts:
+    """Clients in the order that they have everywhere."""
+    order = in_order(names)
+    return Counts(matrix[order], [names[row] for row in order], list(classes))
 
 
 def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
@@ -197,7 +205,7 @@ def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     shape = len(clients), len(classes)
     cell = np.array([row_of[name] for name in owners]) * len(classes) + codes.numpy()
     matrix = np.bincount(cell, minlength=len(clients) * len(classes)).reshape(shape).astype(np.int64)
-    return Counts(matrix, safe_names(clients), list(classes))
+    return _by_name(matrix, safe_names(clients), classes)
 
 
 def _sensible(counts: Counts, path: Path, label: str | None, fewest: int) -> Counts:

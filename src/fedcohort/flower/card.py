@@ -1,13 +1,16 @@
 """What a client says of itself when it is asked, and whether an honest one could say it."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedcohort.core.parts import Memory
+from fedcohort.data.scaling import Moments
 from fedcohort.flower import wire
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Admitted, Post, Silence, understood
@@ -18,6 +21,7 @@ from fedcohort.names import safe_name
 SAMPLES = 10**12
 SIDE, SIDES = 2**31, wire.SIDES  # of an example
 CLASSES, NAME = 10_000, 200  # how many, and characters of a name
+LARGEST = 1e30  # of a mean, and of the root of a spread
 TOLERANCE = 1e-6  # relative, of sums of counts
 
 
@@ -32,6 +36,8 @@ class Card(NamedTuple):
     vocabulary: int
     counts: Tensor | None
     summaries: Memory
+    moments: Moments | None = None  # of its columns; None: it has nothing to be scaled, or does not tell
+    withholds: bool = False  # of these two, the second
     key: str = ""  # a digest of the key that it was admitted with, if it was
 
     @classmethod
@@ -50,8 +56,11 @@ class Card(NamedTuple):
             _check_labels(counts, len(classes), sizes[0])
             counts = _counted(counts, sizes[0])
         summaries = {name: _counted(table, sizes[0]) for name, table in tensors.get("summaries", {}).items()}
+        own = tensors.get("moments")
+        moments = _moments(own, sizes[0], shape) if own else None
         key = admitted.key if admitted else ""
-        return cls(node, name, sizes, classes, tuple(shape), vocabulary, counts, summaries, key)
+        told = counts, summaries, moments, own == {}
+        return cls(node, name, sizes, classes, tuple(shape), vocabulary, *told, key)
 
     @property
     def kind(self) -> tuple[tuple[int, ...], int]:
@@ -96,6 +105,21 @@ def _counted(table: Tensor, size: int) -> Tensor:
     return table.double()
 
 
+def _moments(told: Memory, size: int, shape: Sequence[int]) -> Moments:
+    """Of as many columns as examples have, and of no more numbers than there are."""
+    columns = {name: value for name, value in told.items() if value.dtype == torch.float64}
+    if columns.keys() != set(Moments._fields) or {each.shape for each in columns.values()} != {(*shape[:1],)}:
+        raise NonsenseError("the moments of its columns have the wrong shape")
+    count, mean, spread = (columns[name] for name in Moments._fields)
+    if not bool(
+        (torch.stack([mean.abs(), spread.sqrt()]) <= LARGEST).all()
+    ):  # nor are they what is no number
+        raise NonsenseError("the moments of its columns are no numbers")
+    if not bool(((count >= 0) & (count <= size * math.prod(shape[1:]))).all()):
+        raise NonsenseError(f"its columns hold more numbers than its {size} training samples have")
+    return Moments(count, mean, spread)
+
+
 def _check_labels(counts: Tensor, classes: int, size: int) -> None:
     if counts.shape != (classes,):
         raise NonsenseError(f"it sent {counts.numel()} label counts for {classes} classes")
@@ -131,7 +155,11 @@ def _who(post: Post, node: int, answer: Letter | Silence) -> str:
 def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:
     """Everybody's classes: in their order where all name the same, else sorted."""
     named = {card.classes for card in cards}
-    return named.pop() if len(named) == 1 else tuple(sorted({n for c in named for n in c}, key=natural))
+    if len(named) == 1:
+        return named.pop()
+    every = {name for classes in named for name in classes}
+    whole = all(re.fullmatch("-?[0-9]+", name) for name in every)
+    return tuple(sorted(every, key=int if whole else str))  # as one table of all of them would have them
 
 
 def named_apart(cards: Sequence[Card]) -> list[Card]:
@@ -140,9 +168,3 @@ def named_apart(cards: Sequence[Card]) -> list[Card]:
     if max(named.values(), default=1) == 1:
         return list(cards)
     return named_apart([c._replace(name=c.names[1]) if named[c.name] > 1 else c for c in cards])
-
-
-def natural(name: str) -> tuple[list[Any], str]:
-    """Sorts "client 10" behind "client 9"."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(len(n := part.lstrip("0")), n) if part.isdigit() else (-1, part) for part in parts], name

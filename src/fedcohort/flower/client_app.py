@@ -73,19 +73,20 @@ def worker_for(context: Context, letter: Letter) -> Worker:
     classes = tuple(map(str, facts["classes"]))
     if ((client or 0) + 1) * len(classes) > CELLS:
         raise refuse(f"a run of so many clients and classes: it would take {client} x {len(classes)} numbers")
-    return _worker(json.dumps(mine), policy, json.dumps(facts["run"]), facts["token"], client, classes)
+    told = json.dumps(facts["run"]), facts["token"], client, classes, json.dumps(facts.get("scale"))
+    return _worker(json.dumps(mine), policy, *told)
 
 
 @lru_cache(maxsize=32)
 def _worker(
-    mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...]
+    mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...], scale: str
 ) -> Worker:
     settings, table = json.loads(mine), json.loads(run)
     if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
         table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
     experiment = Experiment.of(table)
     (method,), (seed,) = experiment.methods, experiment.seeds
-    own = OwnData.read(settings, experiment, seed)
+    own = OwnData.read(settings, experiment, seed, json.loads(scale))
     number = int(settings.get("partition-id", 0)) if client is None else client
     task = own.task(experiment, seed, number, classes)
     if method.everything:

@@ -14,8 +14,10 @@ import torch
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, Places, Split, federate
 from fedcohort.data.labels import encode_labels
+from fedcohort.data.scaling import Scale
 from fedcohort.errors import UserError
 from fedcohort.experiment import Experiment
+from fedcohort.flower.policy import refuse
 from fedcohort.models import flat_model
 from fedcohort.own_code import own_function
 from fedcohort.partition import partitioner
@@ -32,11 +34,15 @@ class OwnData:
     place: int  # of this client in that federation
 
     @classmethod
-    def read(cls, settings: Settings, experiment: Experiment, seed: int) -> "OwnData":
+    def read(cls, settings: Settings, experiment: Experiment, seed: int, scale: Any = None) -> "OwnData":
+        """Split and scaled as in a simulation where the experiment's table names its clients; ``scale`` is
+        what the server made of all clients' moments, if it did."""
         part = settings.get("partition-id")
         if "data" in settings or "load" in settings:
             dataset = _loaded(settings, experiment) if "load" in settings else _table(settings, experiment)
-            whole = federate(dataset, partitioner("iid", clients=1), experiment.split, seed)
+            dataset = replace(dataset, owner=np.zeros(len(dataset), dtype=np.int64))
+            rule = experiment.scale if scale is None else _agreed(scale, dataset)
+            whole = federate(dataset, partitioner("natural"), experiment.split, seed, rule)
             return cls(replace(whole, clients=(_name(settings),)), 0)
         if part is None:
             raise UserError("this client has no data: give it 'data' and 'label', 'load', or 'partition-id'")
@@ -68,7 +74,17 @@ class OwnData:
 
         names = (*(f"other {number}" for number in range(client)), own.clients[self.place])
         train, validation, test = only(own.train), only(own.validation), only(own.test)
-        return Federation(train, validation, test, classes, names, None, own.provenance, own.vocabulary)
+        moments = None if own.moments is None else own.moments.of(self.place)
+        fixed = classes, names, None, own.provenance, own.vocabulary
+        return Federation(train, validation, test, *fixed, scale=own.scale, moments=moments)
+
+
+def _agreed(scale: Any, dataset: Dataset) -> Scale:
+    """The scale that a server sent. It can do no more with it than with the first layer of a model."""
+    try:
+        return Scale.read(scale, *dataset.shape[:1])
+    except (ValueError, TypeError) as error:
+        raise refuse(f"to use {error}") from None
 
 
 def _name(settings: Settings) -> str:
@@ -86,7 +102,7 @@ def _table(settings: Settings, experiment: Experiment) -> Dataset:
     from fedcohort.data.sources.table import Table
 
     given = experiment.data if experiment.data.get("source") == "table" else {}
-    not_mine = "source", "root", "test_path", "client", "empty"
+    not_mine = "source", "root", "scale", "test_path", "client", "empty"
     options = {key: value for key, value in given.items() if key not in not_mine}
     options["path"] = str(Path(settings["data"]).expanduser())
     # Whoever chooses which words count as empty could tell from what is left which words there are.

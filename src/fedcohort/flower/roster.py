@@ -15,11 +15,13 @@ from torch import Tensor
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.data.federation import Federation, Split, Told
+from fedcohort.data.scaling import Moments, Scale, merged
 from fedcohort.errors import UserError
-from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart, natural
+from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart
 from fedcohort.flower.diary import note
 from fedcohort.flower.post import Post
 from fedcohort.flower.wire import Letter
+from fedcohort.names import natural
 from fedcohort.revealed import Revealed
 from fedcohort.trust import Trust, middle
 
@@ -51,7 +53,7 @@ class Roster(Federation):
         kept = Revealed.read(path)
         told = Told(kept.counts, dict(kept.summaries))
         known = kept.clients, kept.classes, kept.shape, kept.vocabulary
-        return cls.of(kept.sizes, *known, told, kept.keys)
+        return cls.of(kept.sizes, *known, told, kept.keys, kept.scale)
 
     @classmethod
     def of(
@@ -63,14 +65,17 @@ class Roster(Federation):
         vocabulary: int,
         told: Told,
         keys: Sequence[str] = (),
+        scale: Scale | None = None,
     ) -> "Roster":
         """From ``sizes [3, K]`` of training, validation and test data, and what else clients said."""
         x = torch.zeros(0, *shape, dtype=torch.long if vocabulary else torch.float32)
         nothing = torch.zeros(0, dtype=torch.long)
         offsets = F.pad(sizes.cumsum(1), (1, 0))
         train, validation, test = (Split(x, nothing, nothing, own) for own in offsets)
-        names = tuple(classes), tuple(clients)
-        return cls(train, validation, test, *names, None, {}, vocabulary, told=told, keys=tuple(keys))
+        named = tuple(classes), tuple(clients)
+        return cls(
+            train, validation, test, *named, None, {}, vocabulary, scale=scale, told=told, keys=tuple(keys)
+        )
 
 
 class Wanted(NamedTuple):
@@ -80,6 +85,7 @@ class Wanted(NamedTuple):
     privacy: Privacy
     trust: Trust
     classes: tuple[str, ...] = ()  # all that there are; empty: those that clients name
+    scaled: bool = False  # by everybody's moments, as far as they are told
 
     def tells(self, what: str) -> bool:
         """Whether each client must tell its "counts" or a "summary"."""
@@ -110,11 +116,12 @@ def gather(
         cards = _only(cards, lambda card: "" if card.classes == classes else "it names other classes again")
     cards = [card._replace(classes=classes) for card in cards]
     cards = summarised(cards, wanted, len(classes))
+    cards = measured(cards, wanted.trust) if wanted.scaled else cards
     if not cards:
         raise UserError("no client can take part; the log says why of each, and the clients' logs say more")
     cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
     nodes = [card.node for card in cards]
-    return roster_of(cards, classes), nodes, there - set(nodes)
+    return roster_of(cards, classes, wanted.scaled), nodes, there - set(nodes)
 
 
 def _only(cards: Sequence[Card], odd: Callable[[Card], str]) -> list[Card]:
@@ -174,6 +181,45 @@ def summarised(cards: Sequence[Card], wanted: Wanted, classes: int) -> list[Card
     return _only(cards, odd)
 
 
+def measured(cards: Sequence[Card], trust: Trust) -> list[Card]:
+    """Those whose numbers are not far larger than those of most, column by column."""
+    size = {card.node: _size(card.moments) for card in cards if card.moments is not None}
+    columns = zip(*(own.tolist() for own in size.values()), strict=True)
+    most = torch.tensor(
+        [trust.max_update_ratio * (middle(filter(None, column)) or 1.0) for column in columns]
+    )
+    words = f"its numbers are more than {trust.max_update_ratio:g} times as large as those of most"
+
+    def odd(card: Card) -> str:
+        told = card.node in size and bool((size[card.node] > most).any())
+        return f"{words} (trust.max_update_ratio)" if told else ""
+
+    return _only(cards, odd)
+
+
+def _size(moments: Moments) -> Tensor:
+    """The root of the mean square of each column."""
+    return (moments.mean.square() + moments.spread / moments.number.clamp(min=1)).sqrt()
+
+
+def scale_of(cards: Sequence[Card]) -> Scale | None:
+    """Of all rows of all clients that tell their moments; None if nobody does, and each is left to itself."""
+    told = [card.moments for card in cards if card.moments is not None]
+    silent = [card.name for card in cards if card.withholds]
+    if silent and not told:
+        log.warning(
+            "no client tells the means of its columns (--privacy exact would), so each scales its numbers by "
+            "its own rows: a simulation gives the same numbers with data.scale = 'client'"
+        )
+    elif silent:
+        log.warning(
+            "the means of the columns of %s are not told (--privacy exact would), so everybody's numbers are "
+            "scaled by those of the others: only data.scale = 'client' gives the numbers of a simulation",
+            ", ".join(silent),
+        )
+    return merged(Moments(*map(torch.stack, zip(*told, strict=True)))) if told else None
+
+
 def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
     """The nodes that are there once they are as many as ``wanted``, or all there are after that long."""
     deadline, nodes, told = time.monotonic() + patience, post.online(), -1
@@ -191,7 +237,7 @@ def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
     return nodes
 
 
-def roster_of(cards: Sequence[Card], classes: tuple[str, ...]) -> Roster:
+def roster_of(cards: Sequence[Card], classes: tuple[str, ...], scaled: bool = False) -> Roster:
     """The federation of these clients, who all told the same."""
     first, names = cards[0], [card.name for card in cards]
     counted = [card.counts for card in cards if card.counts is not None]
@@ -201,4 +247,6 @@ def roster_of(cards: Sequence[Card], classes: tuple[str, ...]) -> Roster:
     }
     sizes = torch.tensor([card.sizes for card in cards]).t()
     keys = [card.key for card in cards] if all(card.key for card in cards) else []
-    return Roster.of(sizes, names, classes, first.shape, first.vocabulary, Told(counts, summaries), keys)
+    scale = scale_of(cards) if scaled else None
+    known = names, classes, first.shape, first.vocabulary, Told(counts, summaries), keys, scale
+    return Roster.of(sizes, *known)

@@ -92,7 +92,8 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
         nodes = meet(experiment, job, post, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
         diary.clients = nodes.roster.clients
-        known = {**facts, "classes": list(nodes.roster.classes)}
+        scale = nodes.roster.scale
+        known = {**facts, "classes": list(nodes.roster.classes), "scale": scale and scale.facts()}
         engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
         about = About.of(job.method, task, task.profile(job.method), elsewhere=True)
         recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories, about=about)
@@ -122,7 +123,8 @@ def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict
     expected = clients or getattr(experiment.partition, "clients", 1)
     listed = experiment.data.get("classes")
     classes = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
-    wanted = Wanted(job.method, job.method.privacy(experiment.privacy), experiment.trust, classes)
+    scaled = experiment.scale == "federated"
+    wanted = Wanted(job.method, job.method.privacy(experiment.privacy), experiment.trust, classes, scaled)
     roster, known, others = gather(post, question, expected, wanted, post.timeout)
     roster.save(path)
     return Nodes(post, roster, known, lambda: question(roster.classes), others)

@@ -30,6 +30,7 @@ from fedcohort.leaving import asked
 
 log = logging.getLogger("fedcohort.flower")
 
+NOT_TOLD = "they are not told (--privacy exact would tell them)"
 LATEST = 2**31  # a round after all others
 
 
@@ -81,7 +82,21 @@ class Worker:
                 tensors["counts"] = {"counts": self._counts()}
             parts = [part for part in self.method.parts if "summary" in part.uses()]
             tensors["summaries"] = {part.name: self._summary(part) for part in parts}
+        if federation.moments is not None and self.reading.get("scale", "federated") == "federated":
+            tensors["moments"] = self._moments(*federation.moments)
         return Letter(facts, tensors)
+
+    def _moments(self, count: Tensor, mean: Tensor, spread: Tensor) -> Memory:
+        """Of each column of the training data, for one scale of all clients. Nothing unless exact tables may
+        be told: a column has no bounds, so no noise would hide a sample. Few numbers count as none."""
+        exact = self.policy.level(self.task.privacy.counts) == "exact"
+        log.info("the run scales by the means of columns: %s", "they are told" if exact else NOT_TOLD)
+        if not exact:
+            return {}
+        size, few = int(self.task.federation.train.sizes[self.client]), self.policy.min_samples
+        known = (count[0] >= few) & (size >= few)
+        told = {"number": count[0], "mean": mean[0], "spread": spread[0]}
+        return {name: torch.where(known, value, 0.0) for name, value in told.items()}
 
     def _counts(self) -> Tensor:
         """Label counts of the training data. Those under noise are drawn for all data, because a server
@@ -98,7 +113,8 @@ class Worker:
         federation, classes = self.task.federation, self.task.federation.num_classes
         if self.level == "exact":
             return part.summarise(*federation.train.examples(self.client), classes).double()
-        if federation.provenance.get("data", {}).get("source") == "table":
+        as_is = self.reading.get("scale") == "none" and self.reading.get("missing") != "mean"
+        if federation.provenance.get("data", {}).get("source") == "table" and not as_is:
             raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
         splits = federation.train, federation.validation, federation.test
         x, y = map(torch.cat, zip(*(split.examples(self.client) for split in splits), strict=True))

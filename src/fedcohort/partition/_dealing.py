@@ -25,18 +25,19 @@ def deal_counts(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator
     return rows_by_client(owner, clients)
 
 
-def apportion(weights: np.ndarray, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def apportion(weights: np.ndarray, totals: np.ndarray, rng: np.random.Generator | np.ndarray) -> np.ndarray:
     """Whole numbers that sum to ``totals[i]`` in row i and follow ``weights[i]``: largest remainders.
 
     Equal remainders are settled at random: a fixed order would starve the last classes of every client.
-    A row without weight gets nothing.
+    A row without weight gets nothing. ``rng`` may be the random numbers themselves.
     """
     weights = np.asarray(weights, dtype=np.int64)
     mass = weights.sum(axis=1, keepdims=True)
     totals = np.where(mass[:, 0] > 0, totals, 0)[:, None].astype(np.int64)
     share, remainder = np.divmod(weights * totals, np.maximum(mass, 1))  # exact: ties are true ties
     remainder = np.where(weights > 0, remainder, -1)
-    order = np.lexsort((rng.random(weights.shape), -remainder), axis=1)
+    draw = rng if isinstance(rng, np.ndarray) else rng.random(weights.shape)
+    order = np.lexsort((draw, -remainder), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(weights.shape[1]), order.shape), axis=1)
     return share + (rank < totals - share.sum(axis=1, keepdims=True))

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcohort.core.settings import at_least
 from fedcohort.errors import UserError
-from fedcohort.names import safe_names
+from fedcohort.names import in_order, safe_names
 from fedcohort.partition import Partition, Partitioner, register
 from fedcohort.partition._dealing import rows_by_client
 
@@ -15,7 +15,7 @@ from fedcohort.partition._dealing import rows_by_client
 @register
 @dataclass(frozen=True)
 class Natural(Partitioner):
-    """One client for each value of the client column, in sorted order."""
+    """One client for each value of the client column, ordered by name: "site 10" comes after "site 9"."""
 
     drops: ClassVar[bool] = True
     by_owner: ClassVar[bool] = True
@@ -29,17 +29,20 @@ class Natural(Partitioner):
                 "the partition 'natural' needs data that name each row's client: "
                 "set the source's client column, or choose another partition"
             )
-        ids, client, sizes = np.unique(np.asarray(owner), return_inverse=True, return_counts=True)
+        found, client, sizes = np.unique(np.asarray(owner), return_inverse=True, return_counts=True)
+        names = safe_names([str(name) for name in found])
+        order = np.array(in_order(names))
+        client, sizes = np.argsort(order)[client], sizes[order]
         kept = np.flatnonzero(sizes >= self.min_samples)
         if len(kept) == 0:
             raise UserError(
                 f"no client has {self.min_samples} examples (the largest: {sizes.max()}): lower 'min_samples'"
             )
-        small = len(ids) - len(kept)
+        small = len(found) - len(kept)
         if self.max_clients is not None and len(kept) > self.max_clients:
             kept = np.sort(self.generator(seed).choice(kept, self.max_clients, replace=False))
-        number = np.full(len(ids), -1, dtype=np.int64)
+        number = np.full(len(found), -1, dtype=np.int64)
         number[kept] = np.arange(len(kept))
-        story = {"clients": len(kept), "clients_found": len(ids), "clients_too_small": small}
-        names = tuple(safe_names([str(name) for name in ids[kept]]))
-        return Partition(rows_by_client(number[client], len(kept)), names=names, provenance=story)
+        story = {"clients": len(kept), "clients_found": len(found), "clients_too_small": small}
+        called = tuple(names[place] for place in order[kept])
+        return Partition(rows_by_client(number[client], len(kept)), names=called, provenance=story)

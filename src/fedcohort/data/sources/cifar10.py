@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedcohort.data.cifar_files import CIFAR10 as LAYOUT
 from fedcohort.data.cifar_files import read_cifar
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.images import scale_images
+from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
@@ -26,6 +26,7 @@ class CIFAR10:
 
     def load(self, where: Places) -> Dataset:
         (images, labels), (test_images, test_labels), _ = read_cifar(where.at(self.path), LAYOUT)
-        x, test_x, story = scale_images(images, test_images, self.normalise)
+        x, test_x, numbers = read_images(images, test_images, self.normalise)
         y, test_y, names = encode_labels(labels["labels"], test_labels["labels"], CLASSES)
-        return Dataset(x, y, names, test_x, test_y, provenance={"source": "cifar10", **story})
+        story = {"source": "cifar10", "normalised": self.normalise}
+        return Dataset(x, y, names, test_x, test_y, provenance=story, numbers=numbers)

@@ -9,7 +9,7 @@ from typing import Literal
 from fedcohort.data.cifar_files import CIFAR100 as LAYOUT
 from fedcohort.data.cifar_files import read_cifar
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.images import scale_images
+from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
@@ -43,11 +43,11 @@ class CIFAR100:
 
     def load(self, where: Places) -> Dataset:
         (images, labels), (test_images, test_labels), _ = read_cifar(where.at(self.path), LAYOUT)
-        x, test_x, story = scale_images(images, test_images, self.normalise)
+        x, test_x, numbers = read_images(images, test_images, self.normalise)
         column = f"{self.labels}_labels"
         classes = tuple((FINE if self.labels == "fine" else COARSE).split())
         y, test_y, names = encode_labels(labels[column], test_labels[column], classes)
+        story = {"source": "cifar100", "labels": self.labels, "normalised": self.normalise}
         if (len(images), len(test_images)) != OFFICIAL:
             story["subset"] = f"{len(images)} of 50000 training and {len(test_images)} of 10000 test images"
-        provenance = {"source": "cifar100", "labels": self.labels, **story}
-        return Dataset(x, y, names, test_x, test_y, provenance=provenance)
+        return Dataset(x, y, names, test_x, test_y, provenance=story, numbers=numbers)

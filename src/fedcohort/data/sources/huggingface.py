@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcohort.core.settings import at_least, nearest
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.features import hash_texts, scale_arrays
+from fedcohort.data.features import hash_texts, numbers_of
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
@@ -32,16 +32,16 @@ class HuggingFace:
 
     def load(self, where: Places) -> Dataset:
         train = self._open(where, self.split)
-        x, labels, owner = self._columns(train)
-        test_x, test_labels, test_owner = None, None, None
+        examples, labels, owner = self._columns(train)
+        tests, test_labels, test_owner = None, None, None
         if self.test_split is not None:
-            test_x, test_labels, test_owner = self._columns(self._open(where, self.test_split))
+            tests, test_labels, test_owner = self._columns(self._open(where, self.test_split))
         text = getattr(train.features[self.x], "dtype", None) == "string"
-        scaled, test_scaled, story = scale_arrays(x, test_x, self.normalise and not text)
+        x, test_x, numbers = numbers_of(examples, tests, self.normalise and not text)
         names = getattr(train.features[self.y], "names", None)
         y, test_y, classes = encode_labels(labels, test_labels, tuple(names) if names else None)
-        provenance = {"source": "huggingface", **vars(self), **story}
-        return Dataset(scaled, y, classes, test_scaled, test_y, owner, test_owner, provenance)
+        story = {"source": "huggingface", **vars(self)}
+        return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, numbers=numbers)
 
     def _columns(self, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Examples, labels and client ids."""

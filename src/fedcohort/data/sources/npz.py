@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fedcohort.core.settings import nearest
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.features import scale_arrays
+from fedcohort.data.features import numbers_of
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
@@ -31,8 +31,8 @@ class Npz:
         for name in (self.x, self.y):
             if name not in arrays:
                 raise UserError(f"{self.path} has no array '{name}'{nearest(name, arrays)}")
-        x, test_x, story = scale_arrays(arrays[self.x], arrays.get(self.x_test), self.normalise)
+        x, test_x, numbers = numbers_of(arrays[self.x], arrays.get(self.x_test), self.normalise)
         y, test_y, classes = encode_labels(arrays[self.y], arrays.get(self.y_test))
         owner, test_owner = arrays.get(self.client), arrays.get(self.client_test)
-        provenance = {"source": "npz", "path": self.path, **story}
-        return Dataset(x, y, classes, test_x, test_y, owner, test_owner, provenance)
+        story = {"source": "npz", "path": self.path, "normalised": self.normalise}
+        return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, numbers=numbers)

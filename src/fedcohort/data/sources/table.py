@@ -21,6 +21,7 @@ from fedcohort.data.tables import (
     learn_column,
     read_table,
     require,
+    row_order,
 )
 from fedcohort.errors import UserError
 
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True)
 class Table:
-    """Numbers are standardised, words become one-hot categories, columns named in ``text`` bags of words.
+    """Numbers stay as they are, to be scaled by training rows once these are known; words become one-hot
+    categories, columns named in ``text`` bags of words.
 
-    Means, deviations and categories come from the training table and serve the test table too. Without a test
-    table they come from all rows, including those that a split later sets aside.
+    Categories come from the training table; without a test table from all rows, including those that a split
+    later sets aside. Columns stand in the order of their names, unless ``features`` lists them, and rows in
+    the order of what is in them: how a file is sorted changes nothing.
     """
 
     path: str  # a file, or a pattern such as "hospitals/*.csv"
@@ -61,24 +64,37 @@ class Table:
         self._require_columns(frame)
         columns = [
             learn_column(frame, name, self.text, self.categorical, self.missing == "mean", self.text_width)
-            for name in self._features(frame, share)
+            for name in self._features(frame)
         ]
         labels, test_labels = self._labels(frame), None if test is None else self._labels(test)
         names = None
         if self.threshold is not None:
             names = (f"at most {self.threshold:g}", f"above {self.threshold:g}")
         y, test_y, classes = encode_labels(labels, test_labels, names, self.classes)
+        kinds = [column.kind == "numbers" for column in columns for _ in range(column.width)]
+        x, y, owner = self._sorted(columns, frame, y)
+        test_x, test_y, test_owner = self._sorted(columns, test, test_y)
         return Dataset(
-            _encode(columns, frame),
+            x,
             y,
             classes,
-            None if test is None else _encode(columns, test),
+            test_x,
             test_y,
-            client_column(frame, self.client),
-            None if test is None else client_column(test, self.client),
+            owner,
+            test_owner,
             self._story(frame, columns),
             share=share,
+            numbers=torch.tensor(kinds) if any(kinds) else None,
+            gaps=self.missing == "mean",
         )
+
+    def _sorted(self, columns: list[Column], frame: Any, y: Any) -> tuple[Any, Any, Any]:
+        """Examples, labels and clients in an order that does not depend on the file's."""
+        if frame is None:
+            return None, None, None
+        x, owner = _encode(columns, frame), client_column(frame, self.client)
+        order = row_order(frame, *(column.name for column in columns), self.label, self.client)
+        return x[order], y[order], None if owner is None else owner[order]
 
     def _require_columns(self, frame: "pl.DataFrame") -> None:
         require(frame, self.label, "label")
@@ -90,10 +106,9 @@ class Table:
             for name in getattr(self, option) or ():
                 require(frame, name, option)
 
-    def _features(self, frame: "pl.DataFrame", share: bool) -> list[str]:
-        others = [name for name in frame.columns if name not in (self.label, self.client, FILE)]
-        if share:  # other clients' tables may have the same columns in another order
-            others.sort()
+    def _features(self, frame: "pl.DataFrame") -> list[str]:
+        """Other clients' tables may have the same columns in another order."""
+        others = sorted(name for name in frame.columns if name not in (self.label, self.client, FILE))
         names = list(self.features) if self.features is not None else others
         names += [name for name in self.text if name not in names]
         if self.label in names:
@@ -127,7 +142,8 @@ class Table:
 
 def _account(kinds: Counter[str], filled: dict[str, int], rows: int) -> str:
     """How the columns were read, in words."""
-    told = f"columns of the table: {', '.join(f'{number} of {kind}' for kind, number in kinds.items())}"
+    named = [f"{kinds[kind]} of {kind}" for kind in ("numbers", "categories", "texts") if kinds[kind]]
+    told = f"columns of the table: {', '.join(named)}"
     if not filled:
         return told
     cells, most = kinds["numbers"] * rows, max(filled, key=lambda name: filled[name])

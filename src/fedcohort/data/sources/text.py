@@ -10,7 +10,7 @@ from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.places import Places
 from fedcohort.data.sources import register
-from fedcohort.data.tables import as_words, client_column, label_column, read_table, require
+from fedcohort.data.tables import as_words, client_column, label_column, read_table, require, row_order
 from fedcohort.data.texts import tokenise
 
 
@@ -33,6 +33,7 @@ class Text:
     separator: str = ","  # between the cells of a row
 
     def load(self, where: Places) -> Dataset:
+        """Rows stand in the order of their texts: how a file is sorted changes nothing."""
         texts, labels, owner = self._columns(self.path, where)
         test_texts, test_labels, test_owner = (
             (None, None, None) if self.test_path is None else self._columns(self.test_path, where)
@@ -45,4 +46,8 @@ class Text:
     def _columns(self, path: str, where: Places) -> tuple[list[str], np.ndarray, np.ndarray | None]:
         frame = read_table(path, where, self.header, self.separator)
         require(frame, self.text, "text")
+        for option in ("label", "client"):
+            if (name := getattr(self, option)) is not None:
+                require(frame, name, option)
+        frame = frame[row_order(frame, self.text, self.label, self.client)]
         return as_words(frame[self.text]), label_column(frame, self.label), client_column(frame, self.client)

@@ -1,0 +1,225 @@
+"""One experiment file, simulated and deployed: the same numbers, from moments that clients tell once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, Message, RecordDict
+
+from fedcohort.experiment import Experiment
+from fedcohort.flower import wire
+from fedcohort.flower.roster import Roster
+from fedcohort.flower.wire import Letter
+from fedcohort.revealed import Revealed
+from fedcohort.runner import Result, run
+from flower.inprocess import FIRST, InProcess
+from flower.tiny import through_flower
+
+SITES = {"site2": (40, 0.0), "site10": (30, 40.0)}  # patients, and how much older they are
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Two hospitals whose columns stand in another order, with a few ages missing."""
+    random = np.random.default_rng(0)
+    for site, (patients, older) in SITES.items():
+        lines = ["age,smoker,pressure,outcome" if site == "site2" else "pressure,outcome,smoker,age"]
+        for number in range(patients):
+            outcome, smoker = ("ill", "well")[number % 2], ("yes", "no")[number % 3 % 2]
+            age = "" if number % 11 == 10 else f"{random.normal(50 + older + 9 * (number % 2), 9):.1f}"
+            pressure = f"{random.normal(120 - 8 * (number % 2), 10):.0f}"
+            cells = {"age": age, "smoker": smoker, "pressure": pressure, "outcome": outcome}
+            lines.append(",".join(cells[name] for name in lines[0].split(",")))
+        (tmp_path / f"{site}.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def asked(tables: Path, method: str = "fedavg", **changes: object) -> Experiment:
+    data = {"source": "table", "path": str(tables / "*.csv"), "label": "outcome", "client": "@file"}
+    data |= {"missing": "mean", **changes.pop("data", {})}  # type: ignore[dict-item]
+    settings = {"rounds": 3, "cohort": 2, "model": "logistic", "split": {"test": 0.3, "validation": 0.2}}
+    return Experiment.of(
+        {**settings, "method": method, "data": data, "local": {"lr": 0.1, "batch": 8}, **changes}
+    )
+
+
+def clients(tables: Path, out: Path, privacy: dict[str, str]) -> InProcess:
+    contexts = {}
+    for number, site in enumerate(privacy):
+        own = {"data": str(tables / f"{site}.csv"), "name": site, "keep": str(out / "keep")}
+        own |= {"privacy": privacy[site]} if privacy[site] else {}
+        contexts[FIRST + number] = Context(1, FIRST + number, own, RecordDict(), {})
+    return InProcess(contexts)
+
+
+def deployed(tables: Path, out: Path, experiment: Experiment, **privacy: str) -> tuple[Result, InProcess]:
+    return through_flower(experiment, out, clients(tables, out, privacy))
+
+
+def simulated(experiment: Experiment) -> Result:
+    return run(experiment.methods[0], experiment.task(0), experiment.rounds, experiment.evaluation)
+
+
+def same(ours: Result, theirs: Result) -> None:
+    keys = theirs.metrics.keys() - {"messages"}
+    assert {key: ours.metrics[key] for key in keys} == pytest.approx(
+        {key: theirs.metrics[key] for key in keys}
+    )
+    weights = [result.state.groups[0].weights.params for result in (ours, theirs)]
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-6)
+
+
+def log_of(out: Path) -> str:
+    return next(out.glob("experiment-*/*/flower.log")).read_text()
+
+
+@pytest.mark.parametrize("scale", ["federated", "client", "none"])
+def test_the_same_table_gives_the_same_numbers(tables: Path, scale: str) -> None:
+    local = {"lr": 1e-4 if scale == "none" else 0.1, "batch": 8}
+    experiment = asked(tables, data={"scale": scale}, local=local)
+    result, grid = deployed(tables, tables, experiment, site10="exact", site2="exact")
+    same(simulated(experiment), result)
+    told = [
+        wire.read(reply.content).tensors.get("moments")
+        for kind, _, _, reply in grid.seen
+        if kind == wire.PROFILE
+    ]
+    assert [bool(each) for each in told] == [scale == "federated"] * 2
+    path = next(tables.glob("experiment-*/*/roster.safetensors"))
+    assert Roster.load(path).clients == tuple(SITES)
+    assert (Revealed.read(path).scale is not None) == (scale == "federated")
+
+
+def test_what_nobody_tells_each_does_for_itself_and_it_is_said(tables: Path) -> None:
+    """A client that says nothing withholds. Then scores are rounded too, but the model is the same."""
+    result, grid = deployed(tables, tables, asked(tables), site10="", site2="")
+    ours = simulated(asked(tables, data={"scale": "client"})).state.groups[0].weights.params
+    torch.testing.assert_close(ours, result.state.groups[0].weights.params, rtol=0, atol=1e-6)
+    assert "a simulation gives the same numbers with data.scale = 'client'" in log_of(tables)
+    assert not any(wire.read(reply.content).tensors.get("moments") for *_, reply in grid.seen)
+
+
+def test_who_tells_nothing_is_scaled_by_the_others(tables: Path) -> None:
+    deployed(tables, tables, asked(tables), site10="noised", site2="exact")
+    met = Roster.load(next(tables.glob("experiment-*/*/roster.safetensors")))
+    alone = asked(tables, data={"path": str(tables / "site2.csv")}).federation(0).scale
+    assert met.clients == tuple(SITES)
+    assert all(map(torch.equal, met.scale, alone))
+    assert "the means of the columns of site10 are not told" in log_of(tables)
+
+
+def test_a_run_that_may_not_know_them_says_so(tables: Path) -> None:
+    experiment = asked(tables, privacy={"counts": "withheld"})
+    assert (
+        "so each client scales its numbers by its own rows"
+        in experiment.federation(0).provenance["data"]["read"]
+    )
+    own = asked(tables, data={"scale": "client"})
+    assert torch.equal(experiment.federation(0).train.x, own.federation(0).train.x)
+    result, _ = deployed(tables, tables, experiment, site10="exact", site2="exact")
+    assert result.metrics["global.accuracy"] == pytest.approx(
+        simulated(experiment).metrics["global.accuracy"]
+    )
+
+
+def test_a_continued_run_is_scaled_as_it_was(tables: Path, tmp_path: Path) -> None:
+    whole, _ = deployed(tables, tmp_path / "whole", asked(tables), site10="exact", site2="exact")
+    out = tmp_path / "cut"
+    grid = clients(tables, out, {"site10": "exact", "site2": "exact"})
+
+    def leave(kind: str, node: int, reply: Message) -> Message | None:
+        if len(grid.seen) == 9:  # after the first round
+            raise KeyboardInterrupt
+        return reply
+
+    grid.spoil = leave
+    with pytest.raises(KeyboardInterrupt):
+        through_flower(asked(tables), out, grid)
+    path = next(out.glob("experiment-*/*/roster.safetensors"))
+    before = path.read_bytes()
+    again, _ = deployed(tables, out, asked(tables), site10="exact", site2="exact")
+    assert path.read_bytes() == before
+    same(again, whole)
+
+
+def liar(change: dict[str, torch.Tensor]) -> object:
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        letter = wire.read(reply.content)
+        if kind != wire.PROFILE or node != FIRST:
+            return reply
+        told = {**letter.tensors, "moments": {**letter.tensors["moments"], **change}}
+        reply.content = wire.write(Letter(letter.facts, told))
+        return reply
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"mean": torch.full((4,), torch.nan, dtype=torch.float64)}, "are no numbers"),
+        ({"spread": torch.full((4,), -1.0, dtype=torch.float64)}, "are no numbers"),
+        ({"mean": torch.full((4,), 1e200, dtype=torch.float64)}, "are no numbers"),
+        ({"number": torch.full((4,), 1e6, dtype=torch.float64)}, "hold more numbers than"),
+        ({"mean": torch.zeros(3, dtype=torch.float64)}, "have the wrong shape"),
+        ({"mean": torch.zeros(4)}, "have the wrong shape"),
+        ({"mean": torch.full((4,), 1e9, dtype=torch.float64)}, "times as large as those of most"),
+    ],
+)
+def test_who_tells_nonsense_is_left_out_alone(tables: Path, change: dict, why: str) -> None:
+    for name, copy in (("site10", "site11"), ("site2", "site3")):
+        (tables / f"{copy}.csv").write_text((tables / f"{name}.csv").read_text())
+    grid = clients(tables, tables, dict.fromkeys(("site2", "site3", "site10", "site11"), "exact"))
+    grid.spoil = liar(change)  # type: ignore[assignment]
+    through_flower(asked(tables), tables, grid)
+    met = Roster.load(next(tables.glob("experiment-*/*/roster.safetensors")))
+    assert met.clients == ("site3", "site10", "site11")
+    assert why in log_of(tables)
+    assert bool((met.scale.mean.abs() < 1000).all())
+
+
+def test_nothing_is_told_of_few_samples(tables: Path) -> None:
+    """A client that wants twenty for any answer has sixteen in training; of a column with three, no mean."""
+    for least, told in ((20, [0, 0, 0, 0]), (5, [0, 16, 0, 0])):
+        site = tables / "few.csv"
+        rows = [
+            f"{90 + n if n % 9 == 0 else ''},{120 + n},{'ill' if n % 2 else 'well'},yes" for n in range(28)
+        ]
+        site.write_text("\n".join(["age,pressure,outcome,smoker", *rows]))
+        grid = clients(tables, tables, {"few": "exact"})
+        grid.contexts[FIRST].node_config["min-samples"] = least
+        run_table = asked(tables).table(asked(tables).methods[0], 0)
+        facts = {"run": run_table, "token": f"{least:08x}", "client": None, "classes": [], "merge": None}
+        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (reply,) = grid.pull_messages([name])
+        count = wire.read(reply.content).tensors["moments"]["number"]
+        assert [float(each) for each in count] == told[: len(count)]
+
+
+def test_a_server_s_scale_that_is_none_is_refused(tables: Path) -> None:
+    grid = clients(tables, tables, {"site2": "exact"})
+    run_table = asked(tables).table(asked(tables).methods[0], 0)
+    for scale in ({"mean": [0.0], "std": [1.0]}, {"mean": [0.0] * 4, "std": [0.0] * 4}, [1], "x"):
+        facts = {"run": run_table, "token": "0a", "client": 0, "classes": [], "merge": None, "scale": scale}
+        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (reply,) = grid.pull_messages([name])
+        assert wire.read(reply.content).facts == {"code": wire.REFUSED}
+
+
+def test_moments_are_counted(tables: Path) -> None:
+    """Two clients tell three numbers for each of four columns, and are told two: of four bytes each."""
+    from fedcohort.leaving import leaving
+
+    bytes_of = {}
+    for scale in ("federated", "client"):
+        experiment = asked(tables, data={"scale": scale}, rounds=1)
+        task, (method,) = experiment.task(0), experiment.methods
+        metrics = simulated(experiment).metrics
+        listed = leaving(method, task.profile(method), task.privacy, 1, 2)[0]
+        bytes_of[scale] = metrics["bytes_up"], metrics["bytes_down"], listed.bytes
+    up, down, one = np.subtract(bytes_of["federated"], bytes_of["client"])
+    assert (up, down) == (2 * 3 * 4 * 4, 2 * 2 * 4 * 4)
+    _, grid = deployed(tables, tables, asked(tables), site10="exact", site2="exact")
+    told = next(wire.read(reply.content) for kind, *_, reply in grid.seen if kind == wire.PROFILE)
+    assert sum(each.numel() * 8 for each in told.tensors["moments"].values()) == one
