@@ -26,7 +26,7 @@ test: lint
 	@$(BIN)/python -m pytest -n 2 tests benchmarks
 
 test-deploy: $(READY)
-	@$(BIN)/python -m pytest -m deploy tests/deploy
+	@$(BIN)/python -m pytest -m deploy tests
 
 fuzz: $(READY)
 	@$(BIN)/python -m fuzz.run $(ARGS)

@@ -77,6 +77,7 @@ def test_runs_side_by_side_give_the_same_bytes(tmp_path, monkeypatch, together):
     assert commands == [sys.argv] * 6  # that of the user, not of the process that ran it
 
 
+@pytest.mark.deploy
 def test_warnings_of_all_processes_are_told_once(tmp_path, together):
     """Six clients, five of which train a round, so that three cannot rest."""
     asked, told = Experiment.of({**ASKED, "cohort": 5, "method": ["fedentopt"], "seeds": [0, 1, 2, 3]}), []
@@ -87,6 +88,7 @@ def test_warnings_of_all_processes_are_told_once(tmp_path, together):
     assert told[0].startswith("fedentopt: a buffer of 0.5")
 
 
+@pytest.mark.deploy
 def test_stopping_ends_all_and_loses_nothing(tmp_path, monkeypatch, together):
     asked = Experiment.of({**ASKED, "rounds": 30})
     plan = prepare(asked, tmp_path)
@@ -130,6 +132,7 @@ class FailsInACrew(Selector):
 '''
 
 
+@pytest.mark.deploy
 def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, together):
     (elsewhere / "fails_in_a_crew.py").write_text(OWN)
     methods = ["fedavg", "scaffold", "fails_in_a_crew"]
@@ -139,6 +142,7 @@ def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, togeth
     assert "in select" in raised.value.__notes__[0]
 
 
+@pytest.mark.deploy
 def test_a_killed_parent_leaves_no_process_behind(tmp_path):
     (tmp_path / "asked.toml").write_text(tomli_w.dumps({**ASKED, "rounds": 100_000, "seeds": [0, 1, 2]}))
     script = (

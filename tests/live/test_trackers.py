@@ -106,6 +106,7 @@ def test_mlflow_has_every_number_once_and_the_settings(tmp_path: Path) -> None:
     assert "north" not in private
 
 
+@pytest.mark.deploy
 def test_wandb_keeps_every_number_offline(tmp_path: Path) -> None:
     """Read back from W&B's own log; in a process of its own, since W&B changes the one it runs in."""
     experiment(tmp_path, {})

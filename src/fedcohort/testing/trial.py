@@ -12,7 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State, pack
 from fedcohort.core.task import Task
-from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.engines.loop import LoopEngine
 from fedcohort.evaluate import serving, settle
 from fedcohort.partition import partitioner
@@ -20,11 +20,16 @@ from fedcohort.partition import partitioner
 ROUNDS = 4
 
 
-def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
-    """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
+@lru_cache(maxsize=8)
+def _tiny_federation(seed: int, clients: int) -> Federation:
     data = load("synthetic", samples=320, classes=4, features=12, spread=0.5)
     deal = partitioner("dirichlet", clients=clients, alpha=0.5, min_size=8)
-    federation = federate(data, deal, SplitPlan(validation=0.2), seed)
+    return federate(data, deal, SplitPlan(validation=0.2), seed)
+
+
+def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
+    """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
+    federation = _tiny_federation(seed, clients)
     given = {"local": Local(lr=0.2, epochs=2, batch=16), "cohort": 4, "seed": seed, **conditions}
     return Task.of(federation, "mlp", {"widths": [8]}, **given)
 
