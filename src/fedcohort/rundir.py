@@ -184,7 +184,8 @@ def _wrong(row: Row) -> str | None:
         return f"an accuracy of {row.value:g}"
     if row.metric in ("trained", "test_size") and not 0 <= row.value <= 2.0**53:
         return f"{row.metric} is {row.value:g}"
-    if row.client and not (row.group.isdecimal() and len(row.group) < 8 and int(row.group) < GROUPS):
+    known = row.group.isdecimal() and len(row.group) < 8 and int(row.group) < GROUPS
+    if not known and not row.overall:
         return f"{row.group!r:.40} is no group"
     return None
 

@@ -188,6 +188,8 @@ def test_numbers_that_are_missing_or_there_twice(run: Path, cli: Cli) -> None:
         assert cli("report", str(run)).code == 0
     table.write_text("".join(lines) + "2,global,,,accuracy,0.5\n")
     assert "round 2 has two numbers global.accuracy" in one_sentence(cli("report", str(run)))
+    table.write_text("".join(lines) + "2,grouping,,1e+308,interaction_change,0.5\n")
+    assert "'1e+308' is no group" in one_sentence(cli("report", str(run)))
 
 
 def facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:

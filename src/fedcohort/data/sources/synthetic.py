@@ -27,8 +27,8 @@ class Synthetic:
     def load(self, where: Places) -> Dataset:
         cells = self.samples * (self.features + 2) + self.classes * self.features
         refuse_beyond(
-            3 * 4 * cells, "the data set", "lower 'samples' or 'features'"
-        )  # centres, noise and sum
+            5 * 4 * cells, "the data set", "lower 'samples' or 'features'"
+        )  # centres, noise as drawn and as wide as wanted, their sum, and that scaled
         draw = keyed.generator(self.seed, "synthetic")
         centres = torch.randn(self.classes, self.features, generator=draw)
         y = torch.arange(self.samples) % self.classes
