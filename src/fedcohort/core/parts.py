@@ -367,6 +367,7 @@ class Grouping(Part):
     exist only if ``remodel`` makes up for updates measured from another group's model.
     """
 
+    sampling: Sampling = "group"  # a cohort of each group; "all": one, each of whom trains for its own group
     shared: ClassVar[bool] = False  # True: a client may be chosen for several groups, and counts for each
 
     def init_grouping(self, profile: Profile) -> Memory:
@@ -397,9 +398,8 @@ class Grouping(Part):
 
     def odds(self, memory: Memory, profile: Profile) -> Tensor:
         """``[N, cohorts]``: how likely each client is to be drawn for each cohort; 0 or False for not at all.
-        Default: a cohort for each group, of its clients; where a part has a setting ``sampling``, that is
-        "group", and "all" one cohort of everybody, each of whom trains for its own group."""
-        if getattr(self, "sampling", "group") == "all":
+        Default: by ``sampling``."""
+        if self.sampling == "all":
             return torch.ones(profile.num_clients, 1)
         return memory["group"][:, None] == torch.arange(int(memory["group"].max()) + 1)
 
