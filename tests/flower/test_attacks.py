@@ -176,6 +176,8 @@ CARDS = {
         {"counts": {"counts": torch.tensor([-1.0, 9, 9, 9], dtype=torch.float64)}},
     ),
     "complex classes": ("fedavg", {"facts": {"classes": [["0"] * 9] * 9}}),
+    "a class that is no name": ("fedavg", {"facts": {"classes": [[[]]]}}),
+    "a class that is a number": ("fedavg", {"facts": {"classes": [0, 1, 2, 3]}}),
     "classes without end": ("fedavg", {"facts": {"classes": [str(n) for n in range(20_000)]}}),
     "a class that no file can hold": ("fedavg", {"facts": {"classes": [SURROGATES, "1", "2", "3"]}}),
     "a class that paints the terminal": ("fedavg", {"facts": {"classes": ["\x1b[2J", "1", "2", "3"]}}),

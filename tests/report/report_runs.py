@@ -8,13 +8,14 @@ from typing import Any
 
 import tomli_w
 
-from fedcohort.about import About
+from fedcohort.about import ABOUT, About
 from fedcohort.comparison import compare
 from fedcohort.evaluate import Row
 from fedcohort.experiment import Experiment
 from fedcohort.progress import Silent
 from fedcohort.record import environment, run_name
-from fedcohort.rundir import Asked, RunDir
+from fedcohort.revealed import Revealed
+from fedcohort.rundir import ROSTER, Asked, RunDir
 
 TINY: dict[str, Any] = {
     "rounds": 4,
@@ -49,6 +50,10 @@ def write_run(out: Path, experiment: Experiment, rows: Iterable[Row]) -> Path:
     directory = out / run_name(table)
     directory.mkdir(parents=True)
     (directory / "config.toml").write_text(tomli_w.dumps(table))
+    task = experiment.task(seed)
+    profile = task.profile(method)
+    (directory / ABOUT).write_text(About.of(method, task, profile).text())
+    Revealed.of(task.federation, profile.counts, profile.summaries).write(directory / ROSTER)
     facts = {**environment(), "fingerprint": experiment.federation(seed).fingerprint(), "seconds": 12.5}
     (directory / "env.json").write_text(json.dumps(facts))
     with (directory / "table.csv").open("w", newline="") as file:

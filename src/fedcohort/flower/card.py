@@ -87,9 +87,13 @@ def _name(value: Any) -> str:
 
 
 def _classes(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > CLASSES:
+    if (
+        not isinstance(value, list)
+        or len(value) > CLASSES
+        or not all(isinstance(each, str) for each in value)
+    ):
         raise NonsenseError("it does not list its classes")
-    names = tuple(str(label) for label in value)
+    names = tuple(value)
     if any(len(name) > NAME or re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", name) for name in names):
         raise NonsenseError("the name of a class cannot be printed")
     if len(set(names)) != len(names):
