@@ -17,7 +17,7 @@ from benchmarks import measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
 from fedcohort.bench.task import accuracy, build_task, first_state
-from fedcohort.core.loop import step
+from fedcohort.core.round.loop import step
 
 TINY = {
     "A": replace(jobs.JOBS["A"], examples=2_000, clients=10, cohort=3, rounds=3, tests=200),

@@ -12,7 +12,7 @@ import torch
 from benchmarks.measure import read_arguments
 from fedcohort.bench.jobs import load
 from fedcohort.bench.task import build_task, first_state
-from fedcohort.core.loop import step
+from fedcohort.core.round.loop import step
 from fedcohort.engines.pool import PoolEngine
 
 PARTS = {

@@ -13,18 +13,18 @@ from sklearn.preprocessing import StandardScaler
 
 import fedcohort as fc
 from crosschecks.rows import Row, values
-from fedcohort.cluster import cosines
-from fedcohort.core.keyed import key_seed, numpy_generator
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
+from fedcohort.data.partition import Partitioner
 from fedcohort.methods.cfl import CFL
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.fedconcat import FedConcat
 from fedcohort.methods.fedgwc import FedGWC
 from fedcohort.methods.fedlecc import FedLECC
-from fedcohort.metrics import davies_bouldin, silhouette, weighted_silhouette
-from fedcohort.partition import Partitioner
+from fedcohort.stats.clustering import cosines
+from fedcohort.stats.metrics import davies_bouldin, silhouette, weighted_silhouette
 from fedcohort.testing import tiny_task
+from fedcohort.util.keyed import key_seed, numpy_generator
 
 TITLE = "Groups of clients: scikit-learn and SciPy"
 ABOUT = """The methods' own hooks on one side; on the other, features written out for this check and

@@ -11,15 +11,15 @@ from crosschecks.network import build, first_network, flat
 from crosschecks.problem import LR, Moves, Training
 from fedcohort.bench.task import Replay
 from fedcohort.core.engine import Answer, Order
-from fedcohort.core.flat import Flat
-from fedcohort.core.keyed import generator, numpy_generator
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Local
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Flat
+from fedcohort.util.keyed import generator, numpy_generator
 
 CLIENTS, COHORT, ROUNDS = 10, 4, 8
 

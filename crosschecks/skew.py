@@ -9,8 +9,8 @@ from scipy.special import rel_entr
 import fedcohort as fc
 from crosschecks.asking import ask
 from crosschecks.rows import Reason, Row, values
-from fedcohort.diagnosis import distances
-from fedcohort.partition import split_clients
+from fedcohort.data.partition import split_clients
+from fedcohort.stats import label_distances
 
 TITLE = "Label skew: FedArtML and SciPy"
 ABOUT = """Label counts of 1797 handwritten digits dealt to 30 clients (Dirichlet, alpha 0.1: strong skew)
@@ -26,9 +26,9 @@ SORTED = Reason(
     (("fedartml/function_base.py", "wasserstein_distance(D[i], D[j])"),),
 )
 OURS = {
-    "Hellinger": distances.hellinger,
-    "Jensen-Shannon": distances.jensen_shannon,
-    "EMD": distances.emd_fedartml,
+    "Hellinger": label_distances.hellinger,
+    "Jensen-Shannon": label_distances.jensen_shannon,
+    "EMD": label_distances.emd_fedartml,
 }
 DIRICHLET = {"clients": 20, "alpha": 0.3}
 SEED = 42
@@ -48,7 +48,7 @@ def run() -> tuple[list[Row], dict[str, str]]:
         for table, counts in tables.items()
         for name in OURS
     ]
-    apart = distances.label_emd(tables["one class each"])
+    apart = label_distances.label_emd(tables["one class each"])
     rows.append(
         values("label_emd beside EMD, one class each", apart, theirs["one class each"]["EMD"], SORTED)
     )
@@ -60,16 +60,16 @@ def run() -> tuple[list[Row], dict[str, str]]:
 def against_scipy(table: str, counts: np.ndarray) -> list[Row]:
     shares, pool = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
     size = counts.sum(axis=1) / counts.sum()
-    p, q = shares + distances.EPS, pool + distances.EPS
+    p, q = shares + label_distances.EPS, pool + label_distances.EPS
     wpsi = float(size @ (rel_entr(p, q) + rel_entr(q, p)).sum(axis=1))
     apart = float(size @ cdist(shares, pool[None], "cityblock")[:, 0])
     pair = counts[[0, -1]]
     return [
-        values(f"WPSI, {table}", distances.wpsi(counts), wpsi),
-        values(f"label_emd, {table}", distances.label_emd(counts), apart),
+        values(f"WPSI, {table}", label_distances.wpsi(counts), wpsi),
+        values(f"label_emd, {table}", label_distances.label_emd(counts), apart),
         values(
             f"Jensen-Shannon of two, {table}",
-            distances.jensen_shannon(pair),
+            label_distances.jensen_shannon(pair),
             float(jensenshannon(*(pair / pair.sum(axis=1, keepdims=True)), base=2)),
         ),
     ]

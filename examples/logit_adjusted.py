@@ -18,7 +18,7 @@ import torch
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.core.settings import at_least
+from fedcohort.util.settings import at_least
 
 
 @register

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.core.settings import build
 from fedcohort.data import Places, SplitPlan, federate
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sources import SOURCES
-from fedcohort.partition import partitioner
+from fedcohort.util.settings import build
 from fuzz.draw import Draw
 from fuzz.guard import CANARY
 from fuzz.wild import damaged

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedcohort.core import limits
+from fedcohort.util import memory_limit
 
 CANARY = "fuzz_canary"  # a module that hostile input names; importing it is running code
 MEMORY = 2 * 10**9  # bytes a case may take
@@ -101,4 +101,4 @@ def limit_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    limits.machine_bytes = lambda: MEMORY
+    memory_limit.machine_bytes = lambda: MEMORY

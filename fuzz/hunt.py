@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 from fuzz.draw import Draw, smaller
 from fuzz.guard import CANARY, Hang, watched
 

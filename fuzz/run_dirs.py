@@ -16,8 +16,8 @@ from typing import Any
 
 import tomli_w
 
-from fedcohort.cli import main
-from fedcohort.serve import Shelf
+from fedcohort.cli.app import main
+from fedcohort.cli.http import Shelf
 from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.guard import CANARY

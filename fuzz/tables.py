@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedcohort.core.settings import build
 from fedcohort.data import Federation, Places, SplitPlan, federate
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sources import SOURCES
 from fedcohort.diagnosis.read import read_counts, read_numbers
-from fedcohort.names import safe_name
-from fedcohort.partition import partitioner
+from fedcohort.util.names import safe_name
+from fedcohort.util.settings import build
 from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.wild import damaged

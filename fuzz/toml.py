@@ -10,18 +10,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import tomli_w
 
 from fedcohort.core.faults import Faults
-from fedcohort.core.loop import start
 from fedcohort.core.method import METHODS
 from fedcohort.core.profile import Local, Privacy
+from fedcohort.core.round.loop import start
 from fedcohort.data import Dataset, SplitPlan, load
+from fedcohort.data.partition import PARTITIONS
 from fedcohort.data.sources import SOURCES
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.experiment import Experiment
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.models import MODELS
-from fedcohort.partition import PARTITIONS
 from fedcohort.presets import conditions, presets
-from fedcohort.runner import Evaluation, run
-from fedcohort.trackers import TRACKERS
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Evaluation, run
+from fedcohort.runs.trackers import TRACKERS
 from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.wild import damaged

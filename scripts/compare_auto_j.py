@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 import fedcohort as fc
-from fedcohort.core.expression import parse
+from fedcohort.util.expression import parse
 
 PAGE = Path(__file__).parents[1] / "docs" / "fedlecc-auto-j.md"
 AUTO = "fedlecc(clusters_per_round='auto')"

@@ -8,9 +8,9 @@ Loading ``cifar10`` or ``cifar100`` from such a folder does the same on first us
 import sys
 from pathlib import Path
 
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sheets import expand, is_sheets
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 
 def main(arguments: list[str]) -> int:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import fedcohort as fc
-from fedcohort.core.keyed import generator
 from fedcohort.data.federation import Federation, Split
+from fedcohort.util.keyed import generator
 
 Statistics = Literal["average", "local", "fresh"]
 CLIENTS, SEEDS = 20, (0, 1, 2)

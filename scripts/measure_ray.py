@@ -20,7 +20,7 @@ import tomli_w
 
 from fedcohort.flower.processes import environment, program
 from fedcohort.flower.template import write_app
-from fedcohort.record import read_result
+from fedcohort.runs.recorder import read_result
 
 PAGE = Path(__file__).parents[1] / "docs" / "deploy.md"
 BEGIN, END = "<!-- ray -->", "<!-- end -->"

@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 
 
 def main() -> None:
-    from fedcohort.errors import UserError
+    from fedcohort.util.errors import UserError
 
     failed = False
     for name in sys.argv[1:] or NAMES:

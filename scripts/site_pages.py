@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import fedcohort
-from fedcohort.cli import app
+from fedcohort.cli.app import app
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = "src/fedcohort/methods"

@@ -11,14 +11,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from fedcohort import leaving, yardstick
-from fedcohort.catalogue import describe
-from fedcohort.compositions import parts, refusal
 from fedcohort.core.method import METHODS
 from fedcohort.core.parts import ROLES
 from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
-from fedcohort.yardstick import traffic
+from fedcohort.runs import client_messages
+from fedcohort.runs.method_catalogue import describe
+from fedcohort.testing import reference_traffic
+from fedcohort.testing.pairs import parts, refusal
+from fedcohort.testing.reference_traffic import traffic
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -106,7 +107,7 @@ def asks(entry: dict[str, Any]) -> str:
         needs or "Nothing but its number of samples.",
         f"What travels: {entry['sends']}.",
         bytes_,
-        yardstick.ABOUT,
+        reference_traffic.ABOUT,
     ]
     return "\n\n".join(sections)
 
@@ -161,7 +162,7 @@ def composition_page(entries: dict[str, dict[str, Any]]) -> str:
         ]
         tables.append(f"## {one} × {other}\n\n{table(heads, cells)}")
     notes = "\n".join(f"{number}. {reason}." for reason, number in reasons.items())
-    head = generated("src/fedcohort/compositions.py")
+    head = generated("src/fedcohort/testing/pairs.py")
     return "\n\n".join([head, COMPOSITIONS, *tables, f"## Why not\n\n{notes}\n"])
 
 
@@ -185,7 +186,7 @@ def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
     columns = ("message", "when, and whose", "what", "bytes")
     every = [(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}") for leaf in usual.values()]
     sections = [
-        generated("src/fedcohort/leaving.py"),
+        generated("src/fedcohort/client_messages.py"),
         LEAVING,
         f"## Every method\n\n{table(columns, every)}",
         f"## What a method adds or changes\n\n{table(('method', *columns), rows)}",
@@ -198,10 +199,10 @@ LEAVING = f"""\
 # What leaves a client
 
 In a [deployment](deploy.md) a client answers messages, and nothing leaves it but these answers. This page
-lists them all, with the bytes of one answer of one client ({leaving.REFERENCE}).
+lists them all, with the bytes of one answer of one client ({client_messages.REFERENCE}).
 `fedcohort methods NAME` shows those of one method. The test suite runs every method through Flower's messages
 and compares each answer with this list, byte by byte. A number that is sent by itself counts as
-{leaving.NUMBER} bytes; names, and what Flower adds to a message, are not counted."""
+{client_messages.NUMBER} bytes; names, and what Flower adds to a message, are not counted."""
 
 LEAVING_END = """\
 A method made of several parts asks for what each of its parts asks for. The answers to an evaluation and to

@@ -9,8 +9,8 @@ import numpy as np
 from rich.progress import track
 
 from fedcohort.data import load
-from fedcohort.errors import UserError
-from fedcohort.partition import Partition, partitioner
+from fedcohort.data.partition import Partition, partitioner
+from fedcohort.util.errors import UserError
 
 HERE = Path(__file__).parent
 ACS = {"path": "acs_pums/acs_pums_20states.csv.gz", "label": "pincp", "threshold": 50_000, "missing": "mean"}

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.cluster import Choice, kmeans_by_silhouette
-from fedcohort.diagnosis.distances import proportions
-from fedcohort.diagnosis.grouping import psi_features, standardise
-from fedcohort.partition import partitioner
+from fedcohort.data.partition import partitioner
+from fedcohort.stats.clustering import Choice, kmeans_by_silhouette
+from fedcohort.stats.label_distances import proportions
+from fedcohort.stats.label_groups import psi_features, standardise
 from studies.dealing import available, collect, deal, markdown
 from studies.skew_metrics import arguments
 

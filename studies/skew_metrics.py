@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.diagnosis import distances
+from fedcohort.stats import label_distances
 from studies.dealing import HERE, available, collect, deal, markdown, spread
 
 ALPHAS = (50.0, 10.0, 5.0, 2.0, 1.0, 0.7, 0.5, 0.3, 0.2, 0.09, 0.05)  # the paper's six and five of ours
@@ -23,10 +23,10 @@ LEVELS = {"dirichlet": ALPHAS, "similarity": SHARES}
 CLIENTS, SEEDS = (10, 50, 100), range(5)
 DATA = ("fmnist", "cifar10", "sent140", "acs")
 MEASURES = {
-    "wpsi": distances.wpsi,
-    "hellinger": distances.hellinger,
-    "jensen_shannon": distances.jensen_shannon,
-    "emd_fedartml": distances.emd_fedartml,
+    "wpsi": label_distances.wpsi,
+    "hellinger": label_distances.hellinger,
+    "jensen_shannon": label_distances.jensen_shannon,
+    "emd_fedartml": label_distances.emd_fedartml,
 }
 KEYS = ("data", "protocol", "level", "clients", "seed")
 Rows = Sequence[Mapping[str, str]]
@@ -66,7 +66,7 @@ def measure(found: Mapping[str, np.ndarray], path: Path, smoke: bool) -> list[di
                             yield name, protocol, level, clients, seed
 
     def work(name: str, protocol: str, level: float, clients: int, seed: int) -> dict[str, Any]:
-        from fedcohort.errors import UserError
+        from fedcohort.util.errors import UserError
 
         try:
             counts = deal(protocol, level, clients, seed, found[name]).counts(found[name])

@@ -6,22 +6,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcohort import augment
-from fedcohort.augment import Augment, adjust_brightness, adjust_contrast, adjust_saturation, grey
 from fedcohort.core.engine import Order, Trial
-from fedcohort.core.keyed import generator
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import pack, unpack
 from fedcohort.core.task import Task
-from fedcohort.data import Dataset, Federation, federate, load
+from fedcohort.data import Dataset, Federation, augment, federate, load
+from fedcohort.data.augment import Augment, adjust_brightness, adjust_contrast, adjust_saturation, grey
+from fedcohort.data.partition import partitioner
 from fedcohort.data.scaling import Scale
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.partition import partitioner
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import assert_same, play
+from fedcohort.util.errors import UserError
+from fedcohort.util.keyed import generator
 
 FEDAVG = Method.parse("fedavg")
 LOCAL = Local(lr=0.1, epochs=1, batch=8, augment="fedentopt")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedcohort.cli.new_method import FILES, write_method
 from fedcohort.core.method import METHODS, Method, make, roles_of
-from fedcohort.scaffolding import FILES, write_method
 from fedcohort.testing import CHECKS, play, tiny_task
 
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedcohort import comparison
-from fedcohort.comparison import carry_out, compare, prepare, resume
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.progress import Silent
-from fedcohort.warned import told_by
+from fedcohort.cli.progress import Silent
+from fedcohort.runs import comparison
+from fedcohort.runs.comparison import carry_out, compare, prepare, resume
+from fedcohort.runs.experiment import Experiment
+from fedcohort.util.errors import UserError
+from fedcohort.util.warnings import told_by
 
 ASKED = {
     "name": "crew",
@@ -147,8 +147,8 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path):
     (tmp_path / "asked.toml").write_text(tomli_w.dumps({**ASKED, "rounds": 100_000, "seeds": [0, 1, 2]}))
     script = (
         "from pathlib import Path; from fedcohort import comparison\n"
-        "from fedcohort.experiment import Experiment\n"
-        "from fedcohort.crew import Crew; from fedcohort.progress import Silent\n"
+        "from fedcohort.runs.experiment import Experiment\n"
+        "from fedcohort.runs.processes import Crew; from fedcohort.cli.progress import Silent\n"
         "plan = comparison.prepare(Experiment.read(Path('asked.toml')), Path('out'))\n"
         "with Crew(2) as crew:\n"
         "    print(*(process.pid for _, process in crew.members), flush=True)\n"
@@ -174,7 +174,7 @@ def children() -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"fedcohort.crew" in (entry / "cmdline").read_bytes():
+            if parent == os.getpid() and b"fedcohort.runs.processes" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except (OSError, ValueError):
             continue

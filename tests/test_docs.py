@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.catalogue import describe, read_story
+from fedcohort.cli.tables import method_page, results
 from fedcohort.core.method import METHODS
-from fedcohort.show import method_page, results
+from fedcohort.runs.method_catalogue import describe, read_story
 
 REPOSITORY = Path(__file__).parents[1]
 SCRIPT = REPOSITORY / "scripts/update_docs.py"

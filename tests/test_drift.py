@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.about import About
+from fedcohort.diagnosis.drift import band, chance, measure_drift
 from fedcohort.diagnosis.read import Counts
-from fedcohort.drift import band, chance, measure_drift
-from fedcohort.errors import UserError
-from fedcohort.finished import FinishedRun
-from fedcohort.rundir import Asked, RunDir
+from fedcohort.runs.about import About
+from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.stored import Asked, RunDir
+from fedcohort.util.errors import UserError
 
 
 def counts(classes: str = "ab", **clients: list[int]) -> Counts:

@@ -23,18 +23,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedcohort import evaluate
-from fedcohort.core.flat import Weights
-from fedcohort.core.loop import Report
+from fedcohort.core import evaluate
+from fedcohort.core.evaluate import Row
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy
+from fedcohort.core.round.loop import Report
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, Split
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.evaluate import Row
-from fedcohort.runner import Evaluation, final_metrics, run
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Weights
+from fedcohort.runs.run import Evaluation, final_metrics, run
 from fedcohort.testing import tiny_task
 
 SURE = 2.0  # the logit of the answer; the others are 0

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcohort.core.method import METHODS, Method
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment, config_hash, difference
 from fedcohort.methods.fedprox import FedProx
-from fedcohort.overrides import override
+from fedcohort.runs.experiment import Experiment, config_hash, difference
+from fedcohort.runs.overrides import override
+from fedcohort.util.errors import UserError
 
 
 def of(text: str) -> Experiment:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.errors import UserError
-from fedcohort.files import LARGE, read_bytes
+from fedcohort.util.errors import UserError
+from fedcohort.util.files import LARGE, read_bytes
 
 
 def test_a_small_file_takes_little_memory_however_large_it_might_be(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.comparison import compare
+from fedcohort.cli.progress import Silent
+from fedcohort.diagnosis.assign import Joining, aligned, distances, join_by_counts, join_by_losses
 from fedcohort.diagnosis.read import Counts
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.finished import FinishedRun
-from fedcohort.joining import Joining, aligned, distances, join_by_counts, join_by_losses
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.one import One
-from fedcohort.progress import Silent
+from fedcohort.runs.comparison import compare
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.finished import FinishedRun
+from fedcohort.util.errors import UserError
 
 MEMBERS = np.array([[80, 20], [60, 40], [0, 10], [0, 0]])
 GROUP = np.array([0, 0, 1, 1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.metrics import balanced_accuracy_score
 
-from fedcohort import metrics
+from fedcohort.stats import metrics
 
 VECTORS = json.loads((Path(__file__).parent / "reference_vectors.json").read_text())
 SQUARE = [(0, 0), (0, 1), (4, 0), (4, 1)]

@@ -10,10 +10,10 @@ from torch import nn
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, federate, load
-from fedcohort.errors import UserError
+from fedcohort.data.partition import partitioner
 from fedcohort.models import MODELS, flat_model
-from fedcohort.partition import partitioner
-from fedcohort.runner import run
+from fedcohort.runs.run import run
+from fedcohort.util.errors import UserError
 
 
 @pytest.mark.parametrize(

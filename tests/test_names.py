@@ -1,6 +1,6 @@
 import pytest
 
-from fedcohort.names import LONGEST, safe_name
+from fedcohort.util.names import LONGEST, safe_name
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.comparison import compare
 from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.diagnosis import diagnose, read_counts
+from fedcohort.diagnosis.assign import join_by_counts
 from fedcohort.diagnosis.read import read_numbers
-from fedcohort.experiment import Experiment
-from fedcohort.finished import FinishedRun
-from fedcohort.joining import join_by_counts
-from fedcohort.names import in_order
-from fedcohort.partition import partitioner
+from fedcohort.runs.comparison import compare
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.finished import FinishedRun
+from fedcohort.util.names import in_order
 
 SITES = 60
 CLASSES = ("a", "b", "c", "d")

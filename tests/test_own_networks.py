@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcohort import UserError
-from fedcohort.core.layers import last_layer
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.last_layer import last_layer
 from fedcohort.testing import play, tiny_task
 
 ENGINES = (LoopEngine, PoolEngine, BatchedEngine)

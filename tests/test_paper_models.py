@@ -13,13 +13,13 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, SplitPlan, federate
+from fedcohort.data.partition import partitioner
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
 from fedcohort.models import MODELS, flat_model
 from fedcohort.models.embedding_lstm import LSTM
-from fedcohort.partition import partitioner
 from fedcohort.testing import assert_same, play
+from fedcohort.util.errors import UserError
 
 CIFAR, FMNIST = (3, 32, 32), (1, 28, 28)
 

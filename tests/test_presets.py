@@ -18,18 +18,18 @@ import tomli_w
 import torch
 
 from fedcohort import preset
-from fedcohort.cli import main
-from fedcohort.comparison import compare
+from fedcohort.cli.app import main
+from fedcohort.cli.progress import Silent
 from fedcohort.core.method import METHODS, Method
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment, config_hash
 from fedcohort.methods.fedprox import FedProx
 from fedcohort.models import flat_model
 from fedcohort.presets import Preset, conditions, fill, listing, papers, presets, read_method
 from fedcohort.presets.experiments import find, shown, spellings, words
-from fedcohort.progress import Silent
-from fedcohort.runner import run
+from fedcohort.runs.comparison import compare
+from fedcohort.runs.experiment import Experiment, config_hash
+from fedcohort.runs.run import run
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 TINY = (Path(__file__).parent / "tiny.toml").read_text()
 

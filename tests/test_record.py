@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcohort import checkpoint
-from fedcohort.comparison import Outcome, compare, rank
-from fedcohort.errors import UserError
-from fedcohort.evaluate import Row
-from fedcohort.experiment import Experiment
-from fedcohort.progress import Silent
-from fedcohort.record import environment, jsonable, new_directory, read_result, read_table, run_name
-from fedcohort.runner import final_metrics
+from fedcohort.cli.progress import Silent
+from fedcohort.core.evaluate import Row
+from fedcohort.runs.comparison import Outcome, compare, rank
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import environment, jsonable, new_directory, read_result, read_table, run_name
+from fedcohort.runs.run import final_metrics
+from fedcohort.util import checkpoint
+from fedcohort.util.errors import UserError
 
 TABLE: dict[str, Any] = {
     "rounds": 12,

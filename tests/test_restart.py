@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedcohort.comparison import ASKED, Outcome, carry_out, compare, prepare, resume
+from fedcohort.cli.progress import Silent
 from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.progress import Silent
-from fedcohort.record import Recorder, read_result
-from fedcohort.runner import Result, run
+from fedcohort.runs.comparison import ASKED, Outcome, carry_out, compare, prepare, resume
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import Recorder, read_result
+from fedcohort.runs.run import Result, run
+from fedcohort.util.errors import UserError
 
 KEPT = ("state.safetensors", "table.csv", "result.json")
 ROUNDS = 5
@@ -270,7 +270,7 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
     deal = {"name": "iid", "clients": 4}
     file.write_text("\n".join(["age,dose,outcome", *rows]))
     go_on(experiment("fedavg", data=data, partition=deal), tmp_path / "run", after=[StopAfter(2)])
-    from fedcohort.experiment import _cached_federation
+    from fedcohort.runs.experiment import _cached_federation
 
     _cached_federation.cache_clear()
     file.write_text("\n".join(["age,dose,outcome", *rows[:-1], "9,9,1"]))

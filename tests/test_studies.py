@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.partition import partitioner
+from fedcohort.data.partition import partitioner
 
 REPOSITORY = Path(__file__).parents[1]
 STUDIES = {
@@ -59,7 +59,7 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch
     dealt = []
     real = type(partitioner("partly_iid")).deal
     monkeypatch.setattr(
-        "fedcohort.partition.partly_iid.PartlyIID.deal",
+        "fedcohort.data.partition.partly_iid.PartlyIID.deal",
         lambda self, labels, seed, owner: dealt.append(seed) or real(self, labels, seed, owner),
     )
     assert study("number_of_groups") == whole

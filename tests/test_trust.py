@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.trust import Trust, middle
+from fedcohort.core.trust import Trust, middle
+from fedcohort.runs.experiment import Experiment
+from fedcohort.util.errors import UserError
 
 
 def test_defaults_are_not_written_down():

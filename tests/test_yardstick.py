@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcohort.yardstick import traffic
+from fedcohort.testing.reference_traffic import traffic
 
 W = 796_840
 COUNTS = 100 * 10 * 4  # a hundred clients tell ten label counts

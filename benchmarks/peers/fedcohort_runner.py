@@ -10,12 +10,12 @@ from benchmarks.measure import Stopwatch, read_arguments, report
 from fedcohort.bench.jobs import load
 from fedcohort.bench.task import accuracy, build_task, first_state
 from fedcohort.core.engine import Engine
-from fedcohort.core.loop import step
+from fedcohort.core.round.loop import step
 from fedcohort.core.task import Task
 
 
 def make_engine(name: str, task: Task) -> Engine:
-    """``loop`` is ``fedcohort.engines.loop.LoopEngine``, and so on."""
+    """``loop`` is ``fedcohort.engines.reference.LoopEngine``, and so on."""
     return getattr(importlib.import_module(f"fedcohort.engines.{name}"), f"{name.capitalize()}Engine")(task)
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from fedcohort.core.profile import Local, Privacy, Profile
     from fedcohort.core.task import Task
     from fedcohort.data import Dataset, Federation, SplitPlan, federate, load
+    from fedcohort.data.partition import partitioner
     from fedcohort.diagnosis import Diagnosis, diagnose, read_counts
-    from fedcohort.errors import UserError
-    from fedcohort.experiment import Experiment
-    from fedcohort.partition import partitioner
     from fedcohort.presets import preset
     from fedcohort.report import write_diagnosis, write_report
-    from fedcohort.runner import Evaluation, Result, run
+    from fedcohort.runs.experiment import Experiment
+    from fedcohort.runs.run import Evaluation, Result, run
+    from fedcohort.util.errors import UserError
 
 _HOMES = {
     "fedcohort.core.faults": ["Faults"],
@@ -38,12 +38,12 @@ _HOMES = {
     "fedcohort.core.task": ["Task"],
     "fedcohort.data": ["Dataset", "Federation", "SplitPlan", "federate", "load"],
     "fedcohort.diagnosis": ["Diagnosis", "diagnose", "read_counts"],
-    "fedcohort.errors": ["UserError"],
-    "fedcohort.experiment": ["Experiment"],
-    "fedcohort.partition": ["partitioner"],
+    "fedcohort.util.errors": ["UserError"],
+    "fedcohort.runs.experiment": ["Experiment"],
+    "fedcohort.data.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
     "fedcohort.report": ["write_diagnosis", "write_report"],
-    "fedcohort.runner": ["Evaluation", "Result", "run"],
+    "fedcohort.runs.run": ["Evaluation", "Result", "run"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,5 +1,5 @@
 """``python -m fedcohort`` is the command line."""
 
-from fedcohort.cli import main
+from fedcohort.cli.app import main
 
 main()

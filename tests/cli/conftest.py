@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_calls import EXPERIMENT, Answer, Cli
 
-from fedcohort.cli import main
+from fedcohort.cli.app import main
 
 
 @pytest.fixture

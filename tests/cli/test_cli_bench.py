@@ -4,8 +4,8 @@ import pytest
 
 from fedcohort.bench.jobs import JOBS
 from fedcohort.bench.measure import bench
-from fedcohort.errors import UserError
-from fedcohort.show import bench_tables, results
+from fedcohort.cli.tables import bench_tables, results
+from fedcohort.util.errors import UserError
 
 TRAINING = {
     "engine_ms": 1.5, "reference_ms": 3.0, "bare_ms": 2.0, "ratio_bare": 1.3, "gemm_share": 0.5,

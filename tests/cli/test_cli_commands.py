@@ -10,7 +10,7 @@ from cli_calls import Cli, contents
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.parts import ROLES
-from fedcohort.experiment import Experiment
+from fedcohort.runs.experiment import Experiment
 
 TWO = ("--set", "method=['fedavg', 'clust_psi_pfl']")
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from cli_calls import Cli, contents
 
-from fedcohort import checkpoint
-from fedcohort.record import Recorder
-from fedcohort.revealed import Revealed
+from fedcohort.runs.recorder import Recorder
+from fedcohort.runs.revealed import Revealed
+from fedcohort.util import checkpoint
 
 STORED = Path(__file__).parents[1] / "stored" / "digits-001"
 COUNTS = "site,0,1,2\nnorth,4,5,6\n"

@@ -5,7 +5,7 @@ import pytest
 import typer
 from cli_calls import Cli
 
-from fedcohort.cli import app
+from fedcohort.cli.app import app
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_calls import Cli, contents
 
-from fedcohort.serve import Server
+from fedcohort.cli.http import Server
 
 EVIL = "from pathlib import Path\nPath('canary').touch()\n"
 STORED = Path(__file__).parents[1] / "stored" / "digits-001"
@@ -171,7 +171,7 @@ def test_the_command_that_goes_on_says_trust_where_it_is_needed(
         raise KeyboardInterrupt
 
     (here / "mine.py").write_text(OWN)
-    monkeypatch.setattr("fedcohort.comparison.carry_out", stop)
+    monkeypatch.setattr("fedcohort.runs.comparison.carry_out", stop)
     answer = cli("run", "e.toml", "--set", "method=['mine']", "--set", "imports=['mine']")
     assert answer.err.endswith("Continue with: fedcohort run --resume runs/e-001 --trust\n")
     assert cli("run", "e.toml").err.endswith("Continue with: fedcohort run --resume runs/e-002\n")

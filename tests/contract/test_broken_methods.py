@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Aggregator, Grouping, Ids, Memory, Round, Selector, Updates
-from fedcohort.testing import laws
+from fedcohort.models.flat import Weights
+from fedcohort.testing import checks
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Impatient(Aggregator):
 @pytest.mark.parametrize(
     ("part", "law", "sentence"),
     [
-        (Restless(), laws.check_survives_dropout, "moved although nobody answered"),
-        (Restless(), laws.check_survives_stragglers, "moved although nobody answered"),
-        (Impatient(), laws.check_survives_stragglers, "with stragglers is not finite"),
-        (Padding(), laws.check_survives_nonsense, "chose a client twice"),
-        (Crowded(), laws.check_chooses_fairly, "more than 4"),
+        (Restless(), checks.check_survives_dropout, "moved although nobody answered"),
+        (Restless(), checks.check_survives_stragglers, "moved although nobody answered"),
+        (Impatient(), checks.check_survives_stragglers, "with stragglers is not finite"),
+        (Padding(), checks.check_survives_nonsense, "chose a client twice"),
+        (Crowded(), checks.check_chooses_fairly, "more than 4"),
     ],
 )
 def test_a_broken_method_is_caught(part, law, sentence):

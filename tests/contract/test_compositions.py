@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedcohort.compositions import check_composition, compose, pairs, parts, refusal
 from fedcohort.core.method import METHODS, Method, make, roles_of
-from fedcohort.errors import UserError
+from fedcohort.testing.pairs import check_composition, compose, pairs, parts, refusal
+from fedcohort.util.errors import UserError
 
 SELECTORS = [name for name in parts() if roles_of(METHODS.get(name)) == ["selector"]]
 PUBLISHED = [  # what the papers themselves combine

@@ -10,11 +10,11 @@ import fedcohort.methods
 
 FILES = sorted(Path(fedcohort.methods.__file__).parent.glob("[a-z]*.py"))
 LONGEST = 85  # lines of code, imports included; docstrings, comments and blank lines do not count
-STRANGE = ("fedcohort.engines", "fedcohort.flower", "fedcohort.runner", "fedcohort.core.loop")
+STRANGE = ("fedcohort.engines", "fedcohort.flower", "fedcohort.runs.run", "fedcohort.core.round.loop")
 STRANGE += (
-    "fedcohort.core.merge",
+    "fedcohort.core.round.merge",
     "fedcohort.core.task",
-    "fedcohort.evaluate",
+    "fedcohort.core.evaluate",
     "fedcohort.methods",
     "logging",
 )

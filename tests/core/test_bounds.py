@@ -6,21 +6,21 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from fedcohort.core import limits
-from fedcohort.core.expression import parse
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import METHODS, Method
 from fedcohort.core.profile import Local, Privacy
-from fedcohort.core.settings import build
 from fedcohort.data import SplitPlan
+from fedcohort.data.partition import PARTITIONS
 from fedcohort.data.sources import SOURCES
-from fedcohort.errors import LONGEST, UserError
-from fedcohort.experiment import Experiment
 from fedcohort.models import MODELS
-from fedcohort.overrides import override
-from fedcohort.partition import PARTITIONS
-from fedcohort.runner import Evaluation
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.overrides import override
+from fedcohort.runs.run import Evaluation
 from fedcohort.testing import tiny_task
+from fedcohort.util import memory_limit
+from fedcohort.util.errors import LONGEST, UserError
+from fedcohort.util.expression import parse
+from fedcohort.util.settings import build
 
 SECTIONS = (Local, Privacy, Faults, Evaluation, SplitPlan)
 TINY: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_more_groups_than_clients(method: str) -> None:
 def test_what_would_not_fit_is_never_asked_for(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "machine_bytes", lambda: 10**10)
+    monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 10**10)
     with pytest.raises(UserError, match=r"this machine has 10 GB|as large as that"):
         Experiment.of({**TINY, **changes}).task(0)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedcohort import checkpoint
-from fedcohort.checkpoint import CURRENT, PREVIOUS
 from fedcohort.core.method import Method
 from fedcohort.core.state import pack, unpack
-from fedcohort.errors import UserError
 from fedcohort.testing import assert_same, play, tiny_task
+from fedcohort.util import checkpoint
+from fedcohort.util.checkpoint import CURRENT, PREVIOUS
+from fedcohort.util.errors import UserError
 
 
 def tensors(value: float) -> dict[str, torch.Tensor]:
@@ -101,7 +101,7 @@ def test_a_crash_while_saving_leaves_a_good_one(tmp_path, monkeypatch, stage):
         raise OSError("power cut")
 
     if stage == "write":
-        monkeypatch.setattr("fedcohort.checkpoint.os.fsync", fail_writing)
+        monkeypatch.setattr("fedcohort.util.checkpoint.os.fsync", fail_writing)
     else:
         monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="power cut"):

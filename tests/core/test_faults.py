@@ -8,8 +8,8 @@ import torch
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.errors import UserError
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 TEN = torch.arange(10, 20)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.core.flat import Flat
+from fedcohort.models.flat import Flat
 
 
 def network() -> nn.Module:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Grouping, Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
 
 BOTH_GROUPS = torch.tensor([0, 1, 1])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcohort.core.keyed import generator, key_seed, numpy_generator
+from fedcohort.util.keyed import generator, key_seed, numpy_generator
 
 KEYS = st.lists(st.one_of(st.integers(-5, 50), st.sampled_from(["batch", "select", "1", ""])), max_size=4)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fedcohort.core import limits
 from fedcohort.core.method import Method
-from fedcohort.errors import UserError
 from fedcohort.testing import tiny_task
+from fedcohort.util import memory_limit
+from fedcohort.util.errors import UserError
 
 
 @pytest.mark.parametrize("method", ["fedgwc", "fedcor", "fesem"])
@@ -13,7 +13,7 @@ def test_what_does_not_fit_is_refused_with_its_size(method, monkeypatch):
     asked = Method.parse(method)
     profile = tiny_task().profile(asked)
     asked.check(profile)
-    monkeypatch.setattr(limits, "machine_bytes", lambda: 1000)
+    monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 1000)
     with pytest.raises(
         UserError, match=rf"^{method} needs .* GB at the server for 8 clients, and this machine"
     ):

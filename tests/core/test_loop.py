@@ -10,15 +10,15 @@ from torch import nn
 from equations.toy import Cohorts, Regrouped, play_toy, position, toy_task
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.faults import Faults
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Objective
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import pack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 FOUR_BYTES = 4
 

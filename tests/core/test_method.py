@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from fedcohort.core.method import METHODS, Method, make, parse, roles_of
 from fedcohort.core.profile import Privacy
-from fedcohort.errors import UserError
 from fedcohort.methods.fedavg import FedAvg
 from fedcohort.methods.fedlecc import FedLECC
 from fedcohort.methods.fedprox import FedProx
@@ -14,6 +13,7 @@ from fedcohort.methods.one import One
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold
 from fedcohort.methods.uniform import Uniform
+from fedcohort.util.errors import UserError
 
 
 def test_a_role_that_nobody_claims_gets_its_default():

@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from fedcohort.core.keyed import numpy_generator
 from fedcohort.core.method import Method
 from fedcohort.core.noise import SENSITIVITY, simulated_noise, tidied
 from fedcohort.core.profile import Privacy
-from fedcohort.errors import UserError
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
+from fedcohort.util.keyed import numpy_generator
 
 COUNTS = torch.full((400, 10), 1000)
 FEDLECC = Method.parse("fedlecc")

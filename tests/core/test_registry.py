@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedcohort.core.method import METHODS
-from fedcohort.core.registry import Registry
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.registry import Registry
 
 NAMES = iter(f"registry_sample_{number}" for number in range(100))
 

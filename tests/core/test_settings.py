@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from fedcohort.core.settings import above, at_least, between, build, checked, nearest, settings_of
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import above, at_least, between, build, checked, nearest, settings_of
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from functools import partial
 import pytest
 import torch
 
-from fedcohort.core import shelf
+from fedcohort.core import client_store
+from fedcohort.core.client_store import Shelf
 from fedcohort.core.method import Method
-from fedcohort.core.shelf import Shelf
 from fedcohort.core.state import pack, unpack
-from fedcohort.errors import UserError
-from fedcohort.runner import run
+from fedcohort.runs.run import run
 from fedcohort.testing import tiny_task
+from fedcohort.util.errors import UserError
 
 
 @pytest.fixture
 def on_disk(monkeypatch):
-    monkeypatch.setattr(shelf, "IN_MEMORY", 0)
+    monkeypatch.setattr(client_store, "IN_MEMORY", 0)
 
 
 def files(folder):
@@ -28,7 +28,7 @@ def files(folder):
 @pytest.mark.parametrize("method", ["scaffold", "feddyn", "local_only"])
 def test_a_run_from_disk_is_the_run_from_memory(method, tmp_path, monkeypatch):
     in_memory = run(method, tiny_task(), 4)
-    monkeypatch.setattr(shelf, "IN_MEMORY", 0)
+    monkeypatch.setattr(client_store, "IN_MEMORY", 0)
     on_disk = run(method, tiny_task(), 4, folder=tmp_path)
     assert isinstance(on_disk.state.clients, Shelf)
     assert on_disk.rows == in_memory.rows
@@ -97,11 +97,11 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_only_what_is_large_goes_to_disk():
     profile = tiny_task().profile(Method.parse("scaffold"))
     small = Method.parse("scaffold").objective.init_client(profile)
-    assert shelf.empty(small, 10_000, None) == {}
-    assert isinstance(shelf.empty({"c": torch.zeros(1_000_000)}, 10_000, None), Shelf)
+    assert client_store.empty(small, 10_000, None) == {}
+    assert isinstance(client_store.empty({"c": torch.zeros(1_000_000)}, 10_000, None), Shelf)
 
 
 def test_a_run_whose_memories_are_elsewhere_cannot_be_resumed_here():
     tensors = {"clients": torch.tensor([0]), "shelf": torch.tensor([3])}
     with pytest.raises(UserError, match="resume it where it was begun"):
-        shelf.unpack(tensors, None)
+        client_store.unpack(tensors, None)

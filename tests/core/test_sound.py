@@ -10,7 +10,7 @@ from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Objective
 from fedcohort.core.state import pack
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.testing import play, tiny_task
 
 HUGE = 1e30  # a number whose square is none

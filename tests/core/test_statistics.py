@@ -12,23 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from equations.toy import Cohorts
-from fedcohort import evaluate
-from fedcohort.core import statistics
+from fedcohort.core import batchnorm, evaluate
 from fedcohort.core.engine import Trial
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.runner import run
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import run
 from fedcohort.testing import assert_same, play, tiny_task
+from fedcohort.util.errors import UserError
 
 MEANS, SIZES = (1.0, 5.0, 3.0), (10, 30, 20)
 
@@ -138,7 +137,7 @@ def test_a_client_uses_every_model_with_its_own_statistics(engine):
     own = [state.clients[0]["buffers"], state.clients[1]["buffers"], torch.tensor([0.0, 1.0, 0.0])]
     expected = [by_hand(task, weights, own[client], client) for client in range(3)]
     losses, accuracy = (torch.tensor(column) for column in zip(*expected, strict=True))
-    kept = statistics.kept(task, state.clients)
+    kept = batchnorm.kept(task, state.clients)
     torch.testing.assert_close(worker.losses(Trial([weights], everybody, kept)), losses)
     other = weights._replace(params=-weights.params)
     both = Trial([other, weights], everybody, kept)
@@ -166,7 +165,7 @@ def test_the_loss_before_training_is_that_of_the_own_statistics():
 
     method = Method.of(Cohorts(((0, 1),)), Method.parse("qfedavg").aggregator)
     step(method, first, task, task.profile(method), Watched(task))
-    kept = statistics.kept(task, first.clients)
+    kept = batchnorm.kept(task, first.clients)
     expected = engine.losses(Trial([first.groups[0].weights], torch.arange(2), kept))
     torch.testing.assert_close(torch.stack([a.probes["loss_before"] for a in seen]), expected)
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedcohort.core.flat import Flat
-from fedcohort.core.keyed import generator
 from fedcohort.core.parts import View
 from fedcohort.core.profile import Local
-from fedcohort.core.train import batches, client_round, prepare
+from fedcohort.core.round.local_training import batches, client_round, prepare
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold
+from fedcohort.models.flat import Flat
+from fedcohort.util.keyed import generator
 
 
 def plan(size: int, local: Local, smallest: int = 1, steps: int | None = None) -> list[Tensor]:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcohort.data import Dataset, Federation, Split, SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.data.splitting import hold_out, mirror
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner
+from fedcohort.util.errors import UserError
 
 
 def blobs(samples: int = 400, test: int = 0, owner: bool = False) -> Dataset:

@@ -18,16 +18,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedcohort.core import limits
 from fedcohort.data import Places, federate, load
 from fedcohort.data.cifar_files import unpickle_arrays
 from fedcohort.data.idx_files import read_idx
+from fedcohort.data.partition import partitioner
 from fedcohort.data.tables import named, read_table
 from fedcohort.data.unpack import read_arrays, read_bytes
 from fedcohort.diagnosis import read_counts
 from fedcohort.diagnosis.read import read_numbers
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner
+from fedcohort.util import memory_limit
+from fedcohort.util.errors import UserError
 
 BOMB = 12_000_000  # bytes of zeros, which gzip makes a thousandth of
 
@@ -175,7 +175,7 @@ def test_a_panic_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_parquet_that_promises_more_rows_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pl.DataFrame({"a": [0] * 100_000}).write_parquet(tmp_path / "t.parquet")
-    monkeypatch.setattr(limits, "machine_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 1_000_000)
     with pytest.raises(UserError, match=r"t.parquet needs .* GB, and this machine has"):
         read_table(str(tmp_path / "t.parquet"), Places(), True, ",")
 

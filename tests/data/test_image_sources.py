@@ -12,10 +12,10 @@ import torch
 
 from fedcohort.data import federate, load
 from fedcohort.data.cifar_files import CIFAR10, Remote, _unpack, unpickle_arrays
-from fedcohort.data.places import Places, download
+from fedcohort.data.locate import Places, download
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sheets import decode, expand
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner
+from fedcohort.util.errors import UserError
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(20, dtype=np.uint8) % 10

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedcohort.data import federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sheets import MD5, expand_batch
-from fedcohort.partition import partitioner
 
 
 def test_digits_need_no_files() -> None:

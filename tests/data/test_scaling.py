@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedcohort.core.settings import UserError
 from fedcohort.data import Dataset, Federation, SplitPlan, federate
+from fedcohort.data.partition import partitioner
 from fedcohort.data.scaling import Moments, Scale, merged, moments
-from fedcohort.experiment import Experiment
-from fedcohort.partition import partitioner
+from fedcohort.runs.experiment import Experiment
+from fedcohort.util.settings import UserError
 
 PLAN = SplitPlan(test=0.25, validation=0.2)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedcohort.data import SplitPlan, federate, load
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.partition import partitioner
+from fedcohort.data.partition import partitioner
+from fedcohort.runs.experiment import Experiment
+from fedcohort.util.errors import UserError
 
 EXTRACT = """serialno,stabbr,pwgtp,mar,sex,agep,pincp,wagp
 1,CA,47.0,2,2,53,0.0,0.0

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedcohort.data import Places, SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sources.table import Table
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner
+from fedcohort.util.errors import UserError
 
 CSV = """age,smoker,note,hospital,ill
 30,yes,chest pain,north,1

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fedcohort.data import Dataset, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.data.sources.shakespeare import read_speeches
 from fedcohort.data.texts import encode_texts, learn_vocabulary, words_of
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.partition import partitioner
-from fedcohort.runner import run
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import run
+from fedcohort.util.errors import UserError
 
 CSV = """note,ward,ill
 "No pain, no pain at all",north,0

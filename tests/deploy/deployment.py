@@ -13,11 +13,11 @@ from pathlib import Path
 import tomli_w
 from loopback import Network, foreign_peers, marked, running_after
 
-from fedcohort.experiment import Experiment
 from fedcohort.flower.certs import write_certificates, write_key
 from fedcohort.flower.processes import environment, free_port, program
 from fedcohort.flower.template import write_app
-from fedcohort.runner import run
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import run
 
 MARK = "FEDCOHORT_DEPLOYMENT"
 FEDCOHORT = str(Path(sys.executable).parent / "fedcohort")

@@ -14,11 +14,11 @@ import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcohort.experiment import Experiment
-from fedcohort.flower import wire
-from fedcohort.flower.post import Post, Silence
+from fedcohort.flower import messages
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.roster import await_nodes
-from fedcohort.flower.wire import Letter
+from fedcohort.flower.transport import Post, Silence
+from fedcohort.runs.experiment import Experiment
 
 FEATURES, CLASSES = 2, 2  # of the client's table
 FEWEST = 5  # samples of which the client tells anything; those of class 0 are no multiple of it
@@ -101,53 +101,53 @@ def attacks(folder: Path) -> list[Attack]:
     exact = {"privacy": {"counts": "exact"}, "method": ["fedlecc"]}
     single = {"lr": 0.1, "steps": 2, "batch": 1}
     return [
-        Attack("an honest question", wire.PROFILE, letter(client=None), lambda r: "sizes" in r.facts),
-        Attack("an honest order", wire.TRAIN, letter(tensors={"down": MODEL}, **order()), is_trained),
+        Attack("an honest question", messages.PROFILE, letter(client=None), lambda r: "sizes" in r.facts),
+        Attack("an honest order", messages.TRAIN, letter(tensors={"down": MODEL}, **order()), is_trained),
         Attack(
             "exact counts of a client that withholds them",
-            wire.PROFILE,
+            messages.PROFILE,
             letter(exact, client=None),
             lambda r: "counts" not in r.tensors,
         ),
         Attack(
             "a quota: train on one class alone",
-            wire.TRAIN,
+            messages.TRAIN,
             letter(tensors={"down": MODEL, "quota": {"quota": torch.tensor([1, 0])}}, **order()),
             is_refused,
         ),
         Attack(
             "a model that always says 0",
-            wire.SCORE,
+            messages.SCORE,
             letter(tensors=constant(0), poll=False, order=None),
             lambda r: "by_class" not in r.tensors and r.facts.get("right", 0) % FEWEST == 0,
         ),
         Attack(
             "the loss of one sample",
-            wire.LOSS,
+            messages.LOSS,
             letter({"method": ["fedlecc"]}, {"model/0": MODEL}, samples=1),
             is_refused,
         ),
         Attack(
             "the loss of each sample, one a step",
-            wire.TRAIN,
+            messages.TRAIN,
             letter({"method": ["fedgwc"], "local": single}, {"down": MODEL}, **order(budget=single)),
             lambda r: len(set(r.tensors.get("trace", {}).get("trace", []))) <= 1,
         ),
         Attack(
             "a command instead of a model",
-            wire.PROFILE,
+            messages.PROFILE,
             letter(own_command(folder), client=None),
             is_refused_unexecuted,
         ),
         Attack(
             "a module to import",
-            wire.PROFILE,
+            messages.PROFILE,
             letter({"imports": ["this"]}, client=None),
             is_refused_unexecuted,
         ),
         *(
             Attack(f"an unused {kind}", kind, letter(tensors={"model/0": MODEL}, samples=None), is_refused)
-            for kind in (wire.LOSS, wire.SURVEY, wire.CROSS, wire.MEMORY, wire.UPDATE)
+            for kind in (messages.LOSS, messages.SURVEY, messages.CROSS, messages.MEMORY, messages.UPDATE)
         ),
     ]
 

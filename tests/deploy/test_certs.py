@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from fedcohort.errors import UserError
 from fedcohort.flower.certs import write_certificates, write_key
+from fedcohort.util.errors import UserError
 
 
 def handshake(certs, ca, name):

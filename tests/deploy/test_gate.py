@@ -77,7 +77,15 @@ class Gate:
         threading.Thread(target=self.link.serve_forever, daemon=True).start()
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "fedcohort.flower.gate", "--host", "0.0.0.0", "--port", str(self.port)]
+        words = [
+            sys.executable,
+            "-m",
+            "fedcohort.flower.proxy",
+            "--host",
+            "0.0.0.0",
+            "--port",
+            str(self.port),
+        ]
         words += ["--upstream", f"{HOME}:{self.link.server_port}", "--clients", str(self.certs / "clients")]
         words += ["--ca", str(self.certs / "ca.crt"), "--certificate", str(self.certs / "server.crt")]
         words += ["--key", str(self.certs / "server.key"), "--per-address", str(PER_ADDRESS)]

@@ -13,10 +13,10 @@ from loopback import own_network
 from malicious_client import ATTACKS, HONEST, LIARS, SLY
 from test_deployment import EXPERIMENT
 
-from fedcohort import checkpoint
-from fedcohort.flower.diary import Event, read_events
+from fedcohort.flower.event_log import Event, read_events
 from fedcohort.flower.server_app import TOKEN
-from fedcohort.record import read_table
+from fedcohort.runs.recorder import read_table
+from fedcohort.util import checkpoint
 
 pytestmark = pytest.mark.deploy
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from loopback import running_after
 
-from fedcohort.errors import UserError
 from fedcohort.flower import superlink, supernode
 from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import write_certificates
 from fedcohort.flower.processes import Process, environment
 from fedcohort.flower.superlink import Server
 from fedcohort.flower.supernode import Client, node_config
+from fedcohort.util.errors import UserError
 
 COUNT = (
     "import os, pathlib, sys, time\nlog = pathlib.Path({log!r})\nlog.open('a').write(f'{{os.getpid()}} ')\n"

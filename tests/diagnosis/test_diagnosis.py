@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from fedcohort.diagnosis import Diagnosis, diagnose, distances, verdict
-from fedcohort.diagnosis.grouping import Suggestion
+from fedcohort.diagnosis import Diagnosis, diagnose, verdict
 from fedcohort.diagnosis.verdict import Divergence
-from fedcohort.errors import UserError
 from fedcohort.report.diagnosed import diagnosis_page
+from fedcohort.stats import label_distances
+from fedcohort.stats.label_groups import Suggestion
+from fedcohort.util.errors import UserError
 
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
 B = np.array([np.roll(row, shift) for shift in range(3) for row in ([90, 5, 5], [88, 6, 6], [92, 4, 4])])
@@ -44,7 +45,7 @@ def test_json_has_the_promised_keys_and_numbers() -> None:
     assert table["client_names"] == list("wxyz")
     assert table["class_names"] == ["0", "1", "2"]
     assert table["wpsi"] == pytest.approx(3.742190831763246)
-    assert table["psi"] == pytest.approx(distances.psi(A).tolist())
+    assert table["psi"] == pytest.approx(label_distances.psi(A).tolist())
     assert table["smoothing"] == {"kind": "eps", "amount": 1e-6}
     assert table["wpsi_laplace"] == pytest.approx(1.5846252714893894)
     assert len(table["verdict"]) == 3

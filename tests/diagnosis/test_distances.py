@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import wasserstein_distance
 
-from fedcohort.diagnosis import distances
-from fedcohort.diagnosis.distances import (
+from fedcohort.stats import label_distances
+from fedcohort.stats.label_distances import (
     coverage,
     emd_fedartml,
     hellinger,
@@ -29,7 +29,7 @@ from fedcohort.diagnosis.distances import (
     size_imbalance,
     wpsi,
 )
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "reference_vectors.json").read_text())
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
@@ -200,4 +200,4 @@ def test_mistakes_are_named(counts: list, message: str) -> None:
 
 def test_unknown_smoothing_is_refused() -> None:
     with pytest.raises(UserError, match="laplace"):
-        distances.psi_terms(A, "laplac")  # type: ignore[arg-type]
+        label_distances.psi_terms(A, "laplac")  # type: ignore[arg-type]

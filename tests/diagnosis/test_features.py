@@ -9,16 +9,16 @@ import pytest
 import torch
 from rich.console import Console
 
+from fedcohort.cli.diagnosis_tables import show_features
 from fedcohort.data import Federation, Split, SplitPlan, federate, load
-from fedcohort.diagnosis.features import (
+from fedcohort.data.partition import partitioner
+from fedcohort.stats.attribute_psi import (
     attributes,
     bin_counts,
     diagnose_features,
     feature_psi,
     quantity_terms,
 )
-from fedcohort.diagnosis.show import show_features
-from fedcohort.partition import partitioner
 
 
 def federation(x: np.ndarray, owner: np.ndarray, columns: dict[str, int] | None = None) -> Federation:

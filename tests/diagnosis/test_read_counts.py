@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.diagnosis import read_counts
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner
+from fedcohort.util.errors import UserError
 
 WIDE = "client,cat,dog\nrome,3,1\nparis,0,4\n"
 LONG = "hospital,diagnosis,age\nb,10,71\na,2,40\nb,2,33\nb,10,59\n"

@@ -5,8 +5,8 @@ import io
 import numpy as np
 from rich.console import Console
 
+from fedcohort.cli.diagnosis_tables import show
 from fedcohort.diagnosis import diagnose
-from fedcohort.diagnosis.show import show
 
 
 def printed(counts: np.ndarray, **options) -> str:

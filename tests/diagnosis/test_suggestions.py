@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.cluster import kmeans_by_silhouette
-from fedcohort.diagnosis import grouping
-from fedcohort.diagnosis.grouping import psi_features, share_silhouettes, standardise, suggest_groups
+from fedcohort.stats import label_groups
+from fedcohort.stats.clustering import kmeans_by_silhouette
+from fedcohort.stats.label_groups import psi_features, share_silhouettes, standardise, suggest_groups
 
 VECTORS = json.loads((Path(__file__).parents[1] / "reference_vectors.json").read_text())
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
@@ -79,7 +79,7 @@ def test_empty_clients_belong_to_no_group() -> None:
 
 
 def test_a_sample_is_named_in_very_large_federations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "EXACT", 5)
+    monkeypatch.setattr(label_groups, "EXACT", 5)
     assert suggest_groups(B, 0, None)[1].rule.endswith("of a sample of 5 clients")
 
 
@@ -104,5 +104,5 @@ def test_cafas_silhouettes_are_of_label_shares() -> None:
 
 
 def test_large_federations_are_not_searched_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "SAMPLE", 9)
+    monkeypatch.setattr(label_groups, "SAMPLE", 9)
     assert share_silhouettes(DUPLICATES, 0, None) == {}

@@ -12,11 +12,11 @@ from fedcohort.core.parts import Anchor, LogitMap, Objective, View
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.engines import pool
 from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.partition import partitioner
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.testing import assert_same, play, tiny_task
 
 OPTIMISERS = {

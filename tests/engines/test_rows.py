@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fedcohort.core.rows import Block, Factor, FactoredRow, Rows, combine
+from fedcohort.core.deltas import Block, Factor, FactoredRow, Rows, combine
 
 
 def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:

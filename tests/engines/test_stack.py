@@ -4,16 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.core.flat import Flat
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
-from fedcohort.engines import lowrank, stack, unlocked
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.data.partition import partitioner
+from fedcohort.engines import chain, lowrank, torchscript
+from fedcohort.engines.chain import Stack
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.stack import Stack
-from fedcohort.partition import partitioner
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Flat
 from fedcohort.testing import play
 
 OPTIMISERS = {
@@ -76,8 +76,8 @@ def test_a_layer_in_two_places_is_left_to_autograd():
     assert Stack.of(Flat(network)) is None
 
 
-@pytest.mark.parametrize("function", [stack.descend, lowrank.descend_together])
+@pytest.mark.parametrize("function", [chain.descend, lowrank.descend_together])
 def test_the_steps_are_compiled(function):
     """A function that TorchScript does not understand would still work, only slower."""
-    compiled = unlocked.compiled(function.__wrapped__)
+    compiled = torchscript.compiled(function.__wrapped__)
     assert isinstance(compiled, torch.jit.ScriptFunction)

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from fedcohort.core.engine import Answer, Order, Trial
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Flat, Weights
 
 Point = Sequence[float]
 

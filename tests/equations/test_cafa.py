@@ -8,23 +8,23 @@ import torch
 from torch import nn
 
 from equations.toy import Cohorts, position, profile_of, round_of, toy_task, updates_of
-from fedcohort.cluster import kmeans_by_silhouette
 from fedcohort.core.engine import Trial
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.groups import aggregate
 from fedcohort.core.method import Method
+from fedcohort.core.round.groups import aggregate
 from fedcohort.core.state import Group
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.federation import Federation, Split
+from fedcohort.data.partition import partitioner
 from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.cafa import CAFA
-from fedcohort.partition import partitioner
-from fedcohort.runner import run
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.runs.run import run
+from fedcohort.stats.clustering import kmeans_by_silhouette
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 COUNTS = [[50, 50, 0], [48, 52, 0], [50, 48, 2], [0, 10, 90], [0, 0, 100], [90, 10, 0]]
 ACCURACY = torch.tensor([[0.8, 0.6, 0.1], [0.5, 0.9, 0.2], [0.1, 0.1, 1.0]])

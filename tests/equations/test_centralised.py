@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 
 from equations.toy import toy_task
-from fedcohort.core.keyed import generator
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.core.train import batches
+from fedcohort.core.round.local_training import batches
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.keyed import generator
 
 METHOD = Method.parse("centralised")
 

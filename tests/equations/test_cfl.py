@@ -20,13 +20,13 @@ from equations.toy import (
     two_languages,
     updates_of,
 )
-from fedcohort.cluster import cosines, separation
+from fedcohort.core.evaluate import settle
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Updates
 from fedcohort.core.profile import Local
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.evaluate import settle
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.cfl import CFL
+from fedcohort.stats.clustering import cosines, separation
 from fedcohort.testing import accuracy, play, tiny_task
 
 CROSS = torch.tensor([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.1], [-1.0, -0.1]])

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from equations.toy import profile_of
-from fedcohort.cluster import kmeans_by_silhouette
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.diagnosis.grouping import psi_features, side_by_side, standardise
-from fedcohort.errors import UserError
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
+from fedcohort.stats.clustering import kmeans_by_silhouette
+from fedcohort.stats.label_groups import psi_features, side_by_side, standardise
 from fedcohort.testing import play
+from fedcohort.util.errors import UserError
 
 A = np.array([[50, 30, 20], [10, 80, 10], [0, 20, 80], [100, 0, 0]])
 B = np.array([np.roll(row, turn) for turn in range(3) for row in ([90, 5, 5], [88, 6, 6], [92, 4, 4])])

@@ -8,7 +8,7 @@ import torch
 from equations.toy import play_toy, position, toy_task, updates_of
 from fedcohort.core.method import Method
 from fedcohort.methods.fairavg import FairAvg
-from fedcohort.runner import run
+from fedcohort.runs.run import run
 from fedcohort.testing import tiny_task
 
 

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from equations.toy import profile_of, round_of
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.loop import step
-from fedcohort.core.merge import features, merged_task, side_by_side
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Merge
 from fedcohort.core.profile import Local
+from fedcohort.core.round.loop import step
+from fedcohort.core.round.merge import features, merged_task, side_by_side
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.fedconcat import FedConcat
-from fedcohort.runner import run
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.runs.run import run
 from fedcohort.testing import assert_same, play, tiny_task
+from fedcohort.util.errors import UserError
 
 SHARES = np.array([[0.9, 0.1, 0], [0.8, 0.2, 0], [0, 0.1, 0.9], [0, 0.2, 0.8], [0.1, 0.8, 0.1]])
 MB = 1e6

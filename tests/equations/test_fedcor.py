@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from equations.toy import profile_of, round_of, updates_of
-from fedcohort import gaussian
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Round, Selector
-from fedcohort.gaussian import most_telling, telling
 from fedcohort.methods.fedcor import FedCor
+from fedcohort.stats import gaussian
+from fedcohort.stats.gaussian import most_telling, telling
 from fedcohort.testing import CHECKS, play, tiny_task
 
 SIGMA = torch.tensor([[1, 0.8, 0], [0.8, 1, 0.1], [0, 0.1, 1.5]], dtype=torch.float64)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
+from fedcohort.core.evaluate import adapt, serving
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.evaluate import adapt, serving
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.feddyn import FedDyn
 
 

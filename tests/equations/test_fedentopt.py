@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Privacy, Profile
-from fedcohort.entropy import entropy
 from fedcohort.methods.fedentopt import FedEntOpt
-from fedcohort.metrics import cohort_entropy
+from fedcohort.stats.entropy import entropy
+from fedcohort.stats.metrics import cohort_entropy
 
 THREE_CLASSES = [[10, 0, 0], [0, 10, 0], [0, 0, 10], [5, 5, 0], [0, 5, 5], [9, 1, 0]]
 TWO_CLASSES = [[10, 0], [0, 10], [8, 2], [7, 3], [6, 4]]

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from equations.toy import profile_of, round_of, updates_of
-from fedcohort.core.cohort import Choice, judge
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Updates
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.core.round.cohort import Choice, judge
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.entropy import entropy
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.fedentropy import FedEntropy
+from fedcohort.stats.entropy import entropy
 from fedcohort.testing import play, tiny_task
 
 OUTPUTS = torch.tensor([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])

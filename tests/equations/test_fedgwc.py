@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from equations.toy import play_method, profile_of, round_of, toy_task, updates_of
-from fedcohort.cluster import stretched_alike, upv_distance
-from fedcohort.core.loop import step
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.round.loop import step
 from fedcohort.core.state import State
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.gaussian import typical
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.fedgwc import FedGWC
-from fedcohort.metrics import davies_bouldin, rand
+from fedcohort.stats.clustering import stretched_alike, upv_distance
+from fedcohort.stats.gaussian import typical
+from fedcohort.stats.metrics import davies_bouldin, rand
 from fedcohort.testing import play, tiny_task
 
 TRACE = torch.tensor([[1.0, 0.8], [1.2, 1.0], [2.0, 1.8]])

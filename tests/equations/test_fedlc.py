@@ -5,8 +5,8 @@ import torch
 
 from equations.test_fedrs import LOGITS, loss_and_slope, view_of
 from fedcohort.core.method import Method
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.fedlc import FedLC
 from fedcohort.testing import play, tiny_task
 

@@ -10,13 +10,13 @@ import torch
 
 from equations.plane import Dictated, Plane, centres, plane_round, plane_task
 from equations.toy import profile_of
-from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Round, View
 from fedcohort.core.profile import Local, Profile
-from fedcohort.core.train import client_round, prepare
+from fedcohort.core.round.local_training import client_round, prepare
 from fedcohort.methods.fedsoft import FedSoft
 from fedcohort.methods.uniform import Uniform
+from fedcohort.models.flat import Flat, Weights
 from fedcohort.testing import play, tiny_task
 
 COUNTS = torch.tensor([[3, 1], [0, 2], [4, 1]])

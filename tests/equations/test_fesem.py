@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from equations.plane import Dictated, centres, plane_round, plane_task
-from fedcohort.core.flat import Flat
 from fedcohort.core.method import Method
-from fedcohort.errors import UserError
 from fedcohort.methods.fesem import squared_distances
+from fedcohort.models.flat import Flat
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 CENTRES = [[0.0, 0.0], [4.0, 0.0]]
 ENDS = [[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [5.0, -1.0], [2.0, 0.0]]

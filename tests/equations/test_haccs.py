@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from equations.toy import profile_of, round_of, updates_of
+from fedcohort.core.latency import latencies
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
-from fedcohort.errors import UserError
-from fedcohort.histograms import BINS, histogram_distances
-from fedcohort.latency import latencies
 from fedcohort.methods.haccs import HACCS
+from fedcohort.stats.histograms import BINS, histogram_distances
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 LATENCY = torch.tensor([2, 4, 10, 6, 8, 4], dtype=torch.float64)
 LOSS = torch.tensor([1, 0.6, 2, 1, 1.5, 0.4], dtype=torch.float64)

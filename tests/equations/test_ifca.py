@@ -12,13 +12,13 @@ from torch import nn
 
 from equations.plane import Dictated, centres, plane_round, plane_task
 from equations.toy import two_languages
-from fedcohort.core.flat import Flat
-from fedcohort.core.loop import start, step
+from fedcohort.core.evaluate import serving, settle
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.evaluate import serving, settle
+from fedcohort.core.round.loop import start, step
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.ifca import IFCA
+from fedcohort.models.flat import Flat
 from fedcohort.testing import accuracy, play, tiny_task
 
 FEDAVG = Method.parse("fedavg")

@@ -5,8 +5,8 @@ import torch
 
 from equations.toy import profile_of, round_of
 from fedcohort.core.method import Method
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.kl import KL, divergence
 from fedcohort.testing import play, tiny_task
 

@@ -9,10 +9,10 @@ import torch
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.engine import Trial
 from fedcohort.core.method import Method
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.power_of_choice import PowerOfChoice
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 EIGHT = profile_of([[1, 1]] * 8)
 LOSSES = torch.full((8,), torch.nan)

@@ -8,8 +8,8 @@ import torch
 from equations.toy import play_toy, position, profile_of, round_of, updates_of
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.qfedavg import QFedAvg
 from fedcohort.testing import play, tiny_task
 

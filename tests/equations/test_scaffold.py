@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, profile_of, toy_task
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Memory, Trained, View
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State
-from fedcohort.engines.loop import LoopEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.scaffold import Scaffold
+from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
 
 
 def server_c(state: State, group: int = 0) -> float:

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from fedcohort.core.engine import Answer, Order
-from fedcohort.core.flat import Flat
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method, make, parse
 from fedcohort.core.parts import Grouping, Ids, Memory, Objective, Round, Selector, Updates
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.models.flat import Flat
 
 START = 1.0
 

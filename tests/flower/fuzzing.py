@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.strategies import SearchStrategy
 
-from fedcohort.flower import wire
-from fedcohort.flower.diary import read_events
+from fedcohort.flower import messages
+from fedcohort.flower.event_log import read_events
 from flower.inprocess import FIRST
 from flower.rehearsed import attacked
 from flower.test_faults import BAD
@@ -25,7 +25,9 @@ from flower.tiny import CLIENTS
 
 # Between them, these methods ask every question.
 POLLING, SPLITTING = "power_of_choice+cafa+ifca(groups=2)", "fedentropy+cfl(eps1=9.0, eps2=0.0)+scaffold"
-METHODS = {kind: SPLITTING if kind in (wire.UPDATE, wire.MEMORY) else POLLING for kind in wire.KINDS}
+METHODS = {
+    kind: SPLITTING if kind in (messages.UPDATE, messages.MEMORY) else POLLING for kind in messages.KINDS
+}
 ROUNDS = 2
 MEMORY = 1 << 29  # bytes by which no single answer may make the server grow
 

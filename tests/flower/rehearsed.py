@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flwr.app import Message, RecordDict
 
-from fedcohort.runner import Result
+from fedcohort.runs.run import Result
 from flower.inprocess import InProcess, carried
 from flower.tiny import CLIENTS, experiment, nodes, through_flower
 

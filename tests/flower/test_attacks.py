@@ -14,13 +14,13 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
-from fedcohort.errors import UserError
-from fedcohort.flower import wire
-from fedcohort.flower.diary import read_events
+from fedcohort.flower import messages
+from fedcohort.flower.event_log import read_events
+from fedcohort.flower.messages import NonsenseError
 from fedcohort.flower.roster import Roster
-from fedcohort.flower.wire import NonsenseError
-from fedcohort.names import natural
-from fedcohort.runner import Result
+from fedcohort.runs.run import Result
+from fedcohort.util.errors import UserError
+from fedcohort.util.names import natural
 from flower.inprocess import InProcess
 from flower.rehearsed import attacked
 from flower.test_faults import BAD, BROKEN, log_of, rewritten, values
@@ -109,7 +109,7 @@ def with_facts(**facts: object) -> Attack:
 
 
 def many_records(reply: Message) -> Message:
-    for number in range(wire.RECORDS):
+    for number in range(messages.RECORDS):
         reply.content[f"record {number}"] = ConfigRecord({})
     return reply
 
@@ -135,12 +135,12 @@ def events_of(out: Path) -> list[tuple[str, str]]:
 def without(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The run in which client 2 simply never answers orders."""
     out = tmp_path_factory.mktemp("without")
-    return attacked(out, "fedavg", by_one(wire.TRAIN, BROKEN["crashed"]))
+    return attacked(out, "fedavg", by_one(messages.TRAIN, BROKEN["crashed"]))
 
 
 @pytest.mark.parametrize("how", UNREADABLE)
 def test_what_cannot_be_read_is_refused_alone(how: str, without: Result, tmp_path: Path) -> None:
-    result = attacked(tmp_path, "fedavg", by_one(wire.TRAIN, UNREADABLE[how]))
+    result = attacked(tmp_path, "fedavg", by_one(messages.TRAIN, UNREADABLE[how]))
     torch.testing.assert_close(result.state.groups[0].weights, without.state.groups[0].weights)
     assert values(result, "rejected") == [1]
     ((client, what),) = events_of(tmp_path)
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_costs_no_memory_and_runs_nothing(how: str, tmp_path
     content = UNREADABLE[how](reply).content
     tracemalloc.start()
     with pytest.raises(NonsenseError):
-        wire.read(content)
+        messages.read(content)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 23
@@ -203,7 +203,7 @@ CARDS = {
 @pytest.mark.parametrize("how", CARDS)
 def test_who_lies_about_itself_is_left_out_alone(how: str, tmp_path: Path) -> None:
     method, change = CARDS[how]
-    result = attacked(tmp_path, method, by_one(wire.PROFILE, lambda reply: rewritten(reply, **change)))
+    result = attacked(tmp_path, method, by_one(messages.PROFILE, lambda reply: rewritten(reply, **change)))
     assert list(met(tmp_path).clients) == OTHERS
     assert all(value.isfinite().all() for value in result.state.groups[0].weights)
     ((_, what),) = events_of(tmp_path)
@@ -225,7 +225,7 @@ def met(out: Path) -> Roster:
 @pytest.mark.parametrize("name", [DIGITS, SURROGATES, "=1+1", "a\nb", "client 1", "client 1 1002"])
 def test_a_client_may_call_itself_anything(name: str, tmp_path: Path) -> None:
     """It takes part under a name that can be sorted, written and told from the others'."""
-    result = attacked(tmp_path, "fedavg", by_one(wire.PROFILE, with_facts(name=name)))
+    result = attacked(tmp_path, "fedavg", by_one(messages.PROFILE, with_facts(name=name)))
     clients = met(tmp_path).clients
     assert len(set(clients)) == CLIENTS
     assert all(each.isprintable() and not each.startswith("=") and len(each) < 120 for each in clients)
@@ -242,7 +242,7 @@ def test_a_client_that_repeats_anothers_new_name(tmp_path: Path) -> None:
     said = {1001: "a", 1002: "a", 1003: "a 1001"}
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        known = kind == wire.PROFILE and node in said
+        known = kind == messages.PROFILE and node in said
         return rewritten(reply, facts={"name": said[node]}) if known else reply
 
     attacked(tmp_path, "fedavg", spoil)
@@ -250,7 +250,7 @@ def test_a_client_that_repeats_anothers_new_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", [-1.0, float("inf"), 10**400, 1e30, "high", None, [1]])
-@pytest.mark.parametrize(("kind", "name"), [(wire.LOSS, "loss"), (wire.SCORE, "train_loss")])
+@pytest.mark.parametrize(("kind", "name"), [(messages.LOSS, "loss"), (messages.SCORE, "train_loss")])
 def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object, tmp_path: Path) -> None:
     change = {"rounds": 2, "evaluate": {"every": 1}}
     result = attacked(tmp_path, "power_of_choice", by_one(kind, with_facts(**{name: loss})), **change)
@@ -262,7 +262,7 @@ def with_tensor(memory: str, key: str, value: float | torch.Tensor) -> Attack:
     """The same answer with another tensor, or one of this number everywhere."""
 
     def attack(reply: Message) -> Message:
-        own = wire.read(reply.content).tensors[memory]
+        own = messages.read(reply.content).tensors[memory]
         other = value if isinstance(value, torch.Tensor) else torch.full_like(own[key], value)
         return rewritten(reply, **{memory: {**own, key: other}})
 
@@ -293,8 +293,8 @@ POISON = {
 @pytest.mark.parametrize("how", POISON)
 def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
     method, attack, words = POISON[how]
-    poisoned = attacked(tmp_path / "poisoned", method, by_one(wire.TRAIN, attack))
-    absent = attacked(tmp_path / "absent", method, by_one(wire.TRAIN, BROKEN["crashed"]))
+    poisoned = attacked(tmp_path / "poisoned", method, by_one(messages.TRAIN, attack))
+    absent = attacked(tmp_path / "absent", method, by_one(messages.TRAIN, BROKEN["crashed"]))
     ours, theirs = pack(poisoned.state), pack(absent.state)
     for key in theirs.keys() - {"bytes"}:
         torch.testing.assert_close(ours[key], theirs[key], equal_nan=True)
@@ -306,7 +306,7 @@ def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reach", [0.0, 1e300, -1.0, float("nan"), "far", None])
 def test_how_far_a_client_could_go_is_computed_not_believed(reach: object, tmp_path: Path) -> None:
-    told = attacked(tmp_path / "told", "fednova+fedprox", by_one(wire.TRAIN, with_facts(reach=reach)))
+    told = attacked(tmp_path / "told", "fednova+fedprox", by_one(messages.TRAIN, with_facts(reach=reach)))
     truth = attacked(tmp_path / "truth", "fednova+fedprox")
     torch.testing.assert_close(told.state.groups[0].weights, truth.state.groups[0].weights, rtol=0, atol=0)
     assert values(told, "rejected") == [0]
@@ -317,9 +317,9 @@ def test_an_update_that_would_break_the_model_is_taken_back(
 ) -> None:
     """Where any update is believed: Adam squares this one, and the others' round still counts."""
     monkeypatch.setattr("fedcohort.flower.engine.outsized", lambda *_: {})
-    spoil = by_one(wire.TRAIN, with_tensor("update", "delta", 1e30))
+    spoil = by_one(messages.TRAIN, with_tensor("update", "delta", 1e30))
     spoilt = attacked(tmp_path / "spoilt", "fedadam", spoil)
-    absent = attacked(tmp_path / "absent", "fedadam", by_one(wire.TRAIN, BROKEN["crashed"]))
+    absent = attacked(tmp_path / "absent", "fedadam", by_one(messages.TRAIN, BROKEN["crashed"]))
     torch.testing.assert_close(spoilt.state.groups[0].weights, absent.state.groups[0].weights)
     assert values(spoilt, "rejected") == [1]
     assert events_of(tmp_path / "spoilt") == [
@@ -330,18 +330,18 @@ def test_an_update_that_would_break_the_model_is_taken_back(
 @pytest.mark.parametrize(
     ("method", "kind", "attack"),
     [
-        ("fedentropy", wire.UPDATE, with_tensor("update", "delta", 1e30)),
-        ("fedsoft(groups=2)", wire.SURVEY, with_tensor("answer", "answer", 0.0)),
-        ("fedsoft(groups=2)", wire.SURVEY, with_tensor("answer", "answer", torch.tensor([10**18, 1]))),
-        ("cafa", wire.CROSS, with_tensor("accuracy", "accuracy", 1e30)),
-        ("cfl(eps1=9.0, eps2=0.0)+scaffold", wire.MEMORY, with_tensor("memory", "c", 1e30)),
-        ("fedavg", wire.SCORE, with_facts(loss=10**400)),
-        ("fedavg", wire.SCORE, with_facts(loss=-1.0)),
-        ("fedavg", wire.SCORE, with_facts(right=10**30)),
-        ("fedavg", wire.SCORE, with_facts(size=10**30)),
+        ("fedentropy", messages.UPDATE, with_tensor("update", "delta", 1e30)),
+        ("fedsoft(groups=2)", messages.SURVEY, with_tensor("answer", "answer", 0.0)),
+        ("fedsoft(groups=2)", messages.SURVEY, with_tensor("answer", "answer", torch.tensor([10**18, 1]))),
+        ("cafa", messages.CROSS, with_tensor("accuracy", "accuracy", 1e30)),
+        ("cfl(eps1=9.0, eps2=0.0)+scaffold", messages.MEMORY, with_tensor("memory", "c", 1e30)),
+        ("fedavg", messages.SCORE, with_facts(loss=10**400)),
+        ("fedavg", messages.SCORE, with_facts(loss=-1.0)),
+        ("fedavg", messages.SCORE, with_facts(right=10**30)),
+        ("fedavg", messages.SCORE, with_facts(size=10**30)),
         (
             "fedavg",
-            wire.SCORE,
+            messages.SCORE,
             with_tensor("by_class", "size", torch.tensor([2**62, 2**62, 2**62, 2**62 + 7])),
         ),
     ],
@@ -365,9 +365,9 @@ def test_poison_in_other_answers(method: str, kind: str, attack: Attack, tmp_pat
 
 def test_what_nobody_foresaw_is_the_senders_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug in our own reading that one client can reach: it is refused, and the log has the traceback."""
-    monkeypatch.setitem(wire.KINDS_OF_NUMBERS, "float16", "no dtype")
+    monkeypatch.setitem(messages.KINDS_OF_NUMBERS, "float16", "no dtype")
     attack = with_array(Array(np.zeros(140, dtype=np.float16)))
-    result = attacked(tmp_path, "fedavg", by_one(wire.TRAIN, attack))
+    result = attacked(tmp_path, "fedavg", by_one(messages.TRAIN, attack))
     assert values(result, "rejected") == [1]
     assert events_of(tmp_path) == [("client 2", "is refused: its answer could not be read")]
     assert "an answer of node 1003 could not be read:\nTraceback" in log_of(tmp_path)
@@ -380,7 +380,7 @@ def test_a_message_that_flower_cannot_read_takes_no_other_with_it(
     bad: set[str] = set()
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if (kind, node) == (wire.TRAIN, BAD):
+        if (kind, node) == (messages.TRAIN, BAD):
             bad.add(reply.metadata.reply_to_message_id)
         return reply
 
@@ -399,7 +399,7 @@ def test_a_message_that_flower_cannot_read_takes_no_other_with_it(
 
 def test_how_much_is_believed_is_the_operators_choice(tmp_path: Path) -> None:
     """Client 2 has a hundred times the data of most, and says so truthfully."""
-    honest = by_one(wire.PROFILE, with_facts(sizes=[2601, 5, 5]))
+    honest = by_one(messages.PROFILE, with_facts(sizes=[2601, 5, 5]))
     attacked(tmp_path / "less", "fedavg", honest)
     assert len(met(tmp_path / "less").clients) == CLIENTS - 1
     assert "more than 100 times the samples of most (trust.max_size_ratio)" in log_of(tmp_path / "less")

@@ -8,9 +8,9 @@ import torch
 from contract.test_contract import COMBINATIONS
 from fedcohort.core.method import METHODS
 from fedcohort.data import Federation
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.engines.reference import LoopEngine
 from fedcohort.flower.roster import Roster
-from fedcohort.runner import run
+from fedcohort.runs.run import run
 from flower.tiny import ROUNDS, experiment, through_flower
 
 BY_LABEL = {"cohort_entropy", "was", "wadb"}  # need label counts, which only some methods ask for

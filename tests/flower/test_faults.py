@@ -7,13 +7,13 @@ import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcohort.core.parts import Memory
-from fedcohort.errors import UserError
-from fedcohort.flower import wire
-from fedcohort.flower.diary import read_events, summed_up
-from fedcohort.flower.post import CRASHED, OFFLINE
-from fedcohort.flower.wire import Letter
+from fedcohort.flower import messages
+from fedcohort.flower.event_log import read_events, summed_up
+from fedcohort.flower.messages import Letter
+from fedcohort.flower.transport import CRASHED, OFFLINE
 from fedcohort.report import write_report
-from fedcohort.runner import Result
+from fedcohort.runs.run import Result
+from fedcohort.util.errors import UserError
 from flower.inprocess import FIRST, InProcess, failure
 from flower.tiny import CLIENTS, ROUNDS, experiment, nodes, through_flower
 
@@ -23,10 +23,10 @@ EVERYBODY = {"cohort": CLIENTS, "rounds": 2, "evaluate": {"every": 2}}  # an ord
 
 def rewritten(reply: Message, **changes: Memory | None) -> Message:
     """The reply with other tensors, or other facts where the name is ``facts``."""
-    letter = wire.read(reply.content)
+    letter = messages.read(reply.content)
     facts = {**letter.facts, **changes.pop("facts", {})}
     tensors = {**letter.tensors, **changes}
-    reply.content = wire.write(Letter(facts, tensors))
+    reply.content = messages.write(Letter(facts, tensors))
     return reply
 
 
@@ -36,12 +36,12 @@ def junk(reply: Message) -> Message:
 
 
 def nan_update(reply: Message) -> Message:
-    update = wire.read(reply.content).tensors["update"]
+    update = messages.read(reply.content).tensors["update"]
     return rewritten(reply, update={**update, "delta": torch.full_like(update["delta"], torch.nan)})
 
 
 def short_update(reply: Message) -> Message:
-    update = wire.read(reply.content).tensors["update"]
+    update = messages.read(reply.content).tensors["update"]
     return rewritten(reply, update={**update, "delta": update["delta"][:3]})
 
 
@@ -57,7 +57,7 @@ BROKEN = {
     "no size": lambda reply: rewritten(reply, facts={"size": None}),
     "many steps": lambda reply: rewritten(reply, facts={"steps": 10**6}),
     "odd trace": lambda reply: rewritten(reply, trace={"trace": torch.zeros(2, 2)}),
-    "a code": lambda reply: rewritten(reply, facts={"code": wire.FAILED}),
+    "a code": lambda reply: rewritten(reply, facts={"code": messages.FAILED}),
     "an invented code": lambda reply: rewritten(reply, facts={"code": "patient 17 is ill"}),
 }
 REJECTED = {"junk", "nan", "short", "other names", "huge size", "no size", "many steps", "odd trace"}
@@ -80,13 +80,13 @@ def log_of(out: Path) -> str:
 def without(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The run in which client 2 simply never answers orders."""
     out = tmp_path_factory.mktemp("without")
-    grid = spoiled(nodes(out), wire.TRAIN, BROKEN["crashed"])
+    grid = spoiled(nodes(out), messages.TRAIN, BROKEN["crashed"])
     return through_flower(experiment("fedavg", **EVERYBODY), out, grid)[0]
 
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_answer_is_no_answer(how: str, without: Result, tmp_path: Path) -> None:
-    grid = spoiled(nodes(tmp_path), wire.TRAIN, BROKEN[how])
+    grid = spoiled(nodes(tmp_path), messages.TRAIN, BROKEN[how])
     result, _ = through_flower(experiment("fedavg", **EVERYBODY), tmp_path, grid, timeout=0.2)
     torch.testing.assert_close(result.state.groups[0].weights, without.state.groups[0].weights)
     assert values(result, "rejected") == [how in REJECTED] * 2
@@ -100,14 +100,14 @@ def test_a_broken_answer_is_no_answer(how: str, without: Result, tmp_path: Path)
 @pytest.mark.parametrize(
     ("method", "kind", "change"),
     [
-        ("fedlecc", wire.SCORE, {"facts": {"train_loss": "high", "right": -1}}),
-        ("power_of_choice", wire.LOSS, {"facts": {"loss": float("nan")}}),
-        ("ifca(groups=2)", wire.SURVEY, {"answer": {"answer": torch.tensor(10**6)}}),
-        ("ifca(groups=2)", wire.SURVEY, {"answer": {"answer": torch.zeros(5)}}),
-        ("fedsoft(groups=2)", wire.SURVEY, {"answer": {"answer": torch.tensor([-5, 5])}}),
-        ("cafa", wire.CROSS, {"accuracy": {"accuracy": torch.full((4,), 7.0)}}),
-        ("fedentropy", wire.UPDATE, {"update": {}}),
-        ("cfl(eps1=9.0, eps2=0.0)+scaffold", wire.MEMORY, {"memory": {"c": torch.full((3,), torch.nan)}}),
+        ("fedlecc", messages.SCORE, {"facts": {"train_loss": "high", "right": -1}}),
+        ("power_of_choice", messages.LOSS, {"facts": {"loss": float("nan")}}),
+        ("ifca(groups=2)", messages.SURVEY, {"answer": {"answer": torch.tensor(10**6)}}),
+        ("ifca(groups=2)", messages.SURVEY, {"answer": {"answer": torch.zeros(5)}}),
+        ("fedsoft(groups=2)", messages.SURVEY, {"answer": {"answer": torch.tensor([-5, 5])}}),
+        ("cafa", messages.CROSS, {"accuracy": {"accuracy": torch.full((4,), 7.0)}}),
+        ("fedentropy", messages.UPDATE, {"update": {}}),
+        ("cfl(eps1=9.0, eps2=0.0)+scaffold", messages.MEMORY, {"memory": {"c": torch.full((3,), torch.nan)}}),
     ],
 )
 def test_nonsense_instead_of_an_answer(method: str, kind: str, change: dict, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_nonsense_instead_of_an_answer(method: str, kind: str, change: dict, tmp
     ],
 )
 def test_who_describes_itself_wrongly_does_not_take_part(change: dict, tmp_path: Path) -> None:
-    grid = spoiled(nodes(tmp_path), wire.PROFILE, lambda reply: rewritten(reply, **change))
+    grid = spoiled(nodes(tmp_path), messages.PROFILE, lambda reply: rewritten(reply, **change))
     result, _ = through_flower(experiment("fedlecc", rounds=1), tmp_path, grid, timeout=0.2)
     assert len(result.state.grouping["group"]) == CLIENTS - 1
     assert "does not take part" in log_of(tmp_path)
@@ -146,7 +146,7 @@ def test_who_describes_itself_wrongly_does_not_take_part(change: dict, tmp_path:
 
 def test_the_method_is_told_who_did_not_answer(tmp_path: Path) -> None:
     """A client that never answered has no memory and no value in FedEntropy's bookkeeping: 1, not 3."""
-    grid = spoiled(nodes(tmp_path), wire.TRAIN, BROKEN["crashed"])
+    grid = spoiled(nodes(tmp_path), messages.TRAIN, BROKEN["crashed"])
     result, _ = through_flower(experiment("fedentropy+scaffold", **EVERYBODY), tmp_path, grid)
     assert 2 not in result.state.clients
     assert float(result.state.groups[0].selector["value"][2]) == 1
@@ -156,7 +156,7 @@ def test_a_client_that_comes_back_under_another_number_is_known_again(tmp_path: 
     grid = nodes(tmp_path)
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if kind == wire.SCORE and node == BAD:  # gone after the first evaluation, back with a new number
+        if kind == messages.SCORE and node == BAD:  # gone after the first evaluation, back with a new number
             grid.contexts[5000] = grid.contexts.pop(BAD)
         return reply
 
@@ -169,7 +169,7 @@ def test_a_client_that_comes_back_under_another_number_is_known_again(tmp_path: 
 def test_who_is_offline_is_not_written_to(tmp_path: Path) -> None:
     """It goes after the first evaluation, with which it got its second order."""
     grid = nodes(tmp_path)
-    gone = wire.SCORE, BAD
+    gone = messages.SCORE, BAD
     grid.spoil = lambda kind, node, reply: ((kind, node) == gone and grid.offline.add(BAD)) or reply
     result, _ = through_flower(experiment("fedavg", cohort=CLIENTS, rounds=3), tmp_path, grid)
     assert values(result, "lost") == [0, 0, 1]
@@ -177,7 +177,7 @@ def test_who_is_offline_is_not_written_to(tmp_path: Path) -> None:
 
 
 ENCLOSED = {
-    "a code": ({"code": wire.FAILED}, {}, "could not do it"),
+    "a code": ({"code": messages.FAILED}, {}, "could not do it"),
     "no answer": ("patient 17 is ill", {}, "unreadable"),
     "nan": (None, {"update": {"delta": torch.full((140,), torch.nan), "buffers": torch.zeros(0)}}, "refused"),
 }
@@ -190,8 +190,8 @@ def test_a_broken_answer_that_came_with_an_evaluation(how: str, tmp_path: Path) 
     grid = nodes(tmp_path)
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        facts = wire.read(reply.content).facts
-        if (kind, node) != (wire.SCORE, BAD) or "trained" not in facts:
+        facts = messages.read(reply.content).facts
+        if (kind, node) != (messages.SCORE, BAD) or "trained" not in facts:
             return reply
         return rewritten(
             reply, facts={"trained": facts["trained"] if trained is None else trained}, **tensors
@@ -210,7 +210,7 @@ def test_a_broken_answer_that_came_with_an_evaluation(how: str, tmp_path: Path) 
 
 def test_a_run_whose_clients_all_fall_silent_stops(tmp_path: Path) -> None:
     grid = nodes(tmp_path)
-    grid.spoil = lambda kind, node, reply: None if kind == wire.TRAIN else reply
+    grid.spoil = lambda kind, node, reply: None if kind == messages.TRAIN else reply
     asked = experiment("fedavg", evaluate={"every": ROUNDS})
     with pytest.raises(UserError, match="no client answered in 3 rounds"):
         through_flower(asked, tmp_path, grid, timeout=0.05)
@@ -218,7 +218,7 @@ def test_a_run_whose_clients_all_fall_silent_stops(tmp_path: Path) -> None:
 
 def test_updates_that_never_come_are_silence_too(tmp_path: Path) -> None:
     grid = nodes(tmp_path)
-    grid.spoil = lambda kind, node, reply: None if kind == wire.UPDATE else reply
+    grid.spoil = lambda kind, node, reply: None if kind == messages.UPDATE else reply
     with pytest.raises(UserError, match="no client answered in 3 rounds"):
         through_flower(experiment("fedentropy"), tmp_path, grid, timeout=0.05)
 
@@ -237,7 +237,7 @@ def test_the_words_of_an_error_stay_at_the_client(tmp_path: Path) -> None:
     result, _ = through_flower(experiment("fedavg", rounds=1), tmp_path, grid)
     assert len(result.state.grouping["group"]) == CLIENTS - 1
     replies = [reply for _, node, _, reply in grid.seen if node == BAD]
-    assert [wire.read(reply.content).facts for reply in replies] == [{"code": wire.FAILED}]
+    assert [messages.read(reply.content).facts for reply in replies] == [{"code": messages.FAILED}]
 
 
 def test_a_client_that_lost_its_memory_starts_again(tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ def test_a_client_that_lost_its_memory_starts_again(tmp_path: Path) -> None:
     orders = []
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if kind == wire.TRAIN and node == BAD:
-            orders.append(wire.read(reply.content).facts.get("code"))
+        if kind == messages.TRAIN and node == BAD:
+            orders.append(messages.read(reply.content).facts.get("code"))
             for path in (tmp_path / "keep").glob("*/client_2/memory-*"):
                 path.unlink()
         return reply
@@ -255,7 +255,7 @@ def test_a_client_that_lost_its_memory_starts_again(tmp_path: Path) -> None:
     grid.spoil = spoil
     asked = experiment("scaffold", cohort=CLIENTS, evaluate={"every": ROUNDS})
     result, _ = through_flower(asked, tmp_path, grid)
-    assert orders == [None, wire.FORGOT, None, wire.FORGOT]
+    assert orders == [None, messages.FORGOT, None, messages.FORGOT]
     assert values(result, "lost") == [0, 1, 0, 1]
 
 
@@ -264,10 +264,10 @@ def test_a_lost_update_does_not_cost_the_memory(tmp_path: Path) -> None:
     grid, versions = nodes(tmp_path), {1: set[int](), 2: set[int]()}
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        sent = wire.read(grid.seen[-1][2].content).facts
-        if kind == wire.TRAIN and sent["number"] in versions:
+        sent = messages.read(grid.seen[-1][2].content).facts
+        if kind == messages.TRAIN and sent["number"] in versions:
             versions[sent["number"]].add(sent["version"])
-        if kind == wire.TRAIN and sent["number"] == 1:
+        if kind == messages.TRAIN and sent["number"] == 1:
             for path in (tmp_path / "keep").glob("*/*/update-*"):
                 path.unlink()
         return reply
@@ -285,7 +285,7 @@ def test_a_newcomer_is_not_asked(tmp_path: Path) -> None:
     grid = nodes(tmp_path)
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if kind == wire.TRAIN:
+        if kind == messages.TRAIN:
             grid.contexts.setdefault(5000, grid.contexts[FIRST])
         return reply
 
@@ -300,14 +300,14 @@ def test_somebody_else_in_the_place_of_a_missing_client_is_not_taken(tmp_path: P
     grid = nodes(tmp_path)
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if kind == wire.TRAIN:
+        if kind == messages.TRAIN:
             grid.offline.add(BAD)
             grid.contexts.setdefault(5000, grid.contexts[FIRST])
         return reply
 
     grid.spoil = spoil
     through_flower(experiment("fedavg", rounds=3), tmp_path, grid, timeout=0.2)
-    assert [kind for kind, node, *_ in grid.seen if node == 5000] == [wire.PROFILE]
+    assert [kind for kind, node, *_ in grid.seen if node == 5000] == [messages.PROFILE]
     assert "client 0, node 5000, is none of the clients" in log_of(tmp_path)
 
 
@@ -317,9 +317,9 @@ def test_a_returning_client_that_cannot_say_who_it_is_is_asked_again(failures: i
     grid, asked = nodes(tmp_path), list[int]()
 
     def spoil(kind: str, node: int, reply: Message) -> Message | None:
-        if kind == wire.TRAIN and node == BAD:
+        if kind == messages.TRAIN and node == BAD:
             grid.contexts[5000] = grid.contexts.pop(BAD)
-        if kind == wire.PROFILE and node == 5000:
+        if kind == messages.PROFILE and node == 5000:
             asked.append(node)
             return reply if len(asked) > failures else None
         return reply
@@ -339,7 +339,7 @@ def test_the_diary_says_what_happened_to_whom(tmp_path: Path) -> None:
     grid, orders = nodes(tmp_path), dict[int, int]()
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if kind != wire.TRAIN:
+        if kind != messages.TRAIN:
             return reply
         orders[node] = orders.get(node, 0) + 1
         if (node, orders[node]) == (BAD, 1):

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from fedcohort.flower import wire
+from fedcohort.flower import messages
 from flower.fuzzing import Lie, check, lies
 
 
-@pytest.mark.parametrize("kind", wire.KINDS)
+@pytest.mark.parametrize("kind", messages.KINDS)
 @settings(
     max_examples=4, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )

@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Message
 from safetensors.torch import safe_open, save_file
 
-from fedcohort.flower import wire
+from fedcohort.flower import messages
 from fedcohort.flower.roster import Roster
 from flower.inprocess import FIRST, InProcess
 from flower.rehearsed import Rehearsed, rehearsed
@@ -42,12 +42,12 @@ def gone_after_training(grid: InProcess, name: str, key: bytes) -> None:
     that client 2 says of itself."""
 
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        if (kind, node) == (wire.TRAIN, BAD):
+        if (kind, node) == (messages.TRAIN, BAD):
             grid.offline.add(BAD)
             grid.contexts.setdefault(MALLORY, grid.contexts[BAD])
             if name:
                 grid.admitted[MALLORY] = name, key
-        return rewritten(reply, facts={"name": VICTIM}) if kind == wire.PROFILE else reply
+        return rewritten(reply, facts={"name": VICTIM}) if kind == messages.PROFILE else reply
 
     grid.spoil = spoil
 
@@ -56,7 +56,7 @@ def test_the_operators_name_counts_whatever_a_client_says(tmp_path: Path) -> Non
     """All of them call themselves the same here."""
     grid = admitted(tmp_path)
     grid.spoil = lambda kind, node, reply: (
-        rewritten(reply, facts={"name": VICTIM}) if kind == wire.PROFILE else reply
+        rewritten(reply, facts={"name": VICTIM}) if kind == messages.PROFILE else reply
     )
     assert run(tmp_path, grid) == [0, 0, 0]
     assert list(met(tmp_path).clients) == NAMES
@@ -70,7 +70,7 @@ def test_nobody_takes_the_place_of_another(name: str, key: bytes, tmp_path: Path
     gone_after_training(grid, name, key)
     assert run(tmp_path, grid) == [0, 1, 1]
     orders = [kind for kind, node, *_ in grid.seen if node == MALLORY]
-    assert orders == ([] if name else [wire.PROFILE])
+    assert orders == ([] if name else [messages.PROFILE])
     assert f"node {MALLORY}" in log_of(tmp_path)
     assert "is none of the clients" in log_of(tmp_path)
 
@@ -84,7 +84,7 @@ def test_a_client_that_comes_back_is_known_without_being_asked(name: str, key: b
     grid = admitted(tmp_path)
     gone_after_training(grid, name, key)
     assert run(tmp_path, grid) == [0, 0, 0]
-    assert wire.PROFILE not in {kind for kind, node, *_ in grid.seen if node == MALLORY}
+    assert messages.PROFILE not in {kind for kind, node, *_ in grid.seen if node == MALLORY}
     assert f"{VICTIM} is back" in log_of(tmp_path)
 
 
@@ -104,10 +104,10 @@ def test_a_continued_run_binds_the_same_clients(tmp_path: Path) -> None:
     grid = continued(tmp_path)
     del grid.contexts[ELSEWHERE + 2]
     grid.spoil = lambda kind, node, reply: (
-        rewritten(reply, facts={"name": VICTIM}) if kind == wire.PROFILE else reply
+        rewritten(reply, facts={"name": VICTIM}) if kind == messages.PROFILE else reply
     )
     assert run(tmp_path, grid)[1:] == [1, 1]
-    orders = {node for kind, node, *_ in grid.seen if kind == wire.TRAIN}
+    orders = {node for kind, node, *_ in grid.seen if kind == messages.TRAIN}
     assert orders == {ELSEWHERE + part for part in range(CLIENTS) if part != 2}
 
 
@@ -123,7 +123,9 @@ def test_a_run_from_before_keys_were_written_down_goes_on(known: bool, tmp_path:
         facts["clients"] = [f"client {number}" for number in range(CLIENTS)]
         grid.admitted = {node: (f"key {node}", bytes(8)) for node in grid.contexts}
         grid.spoil = lambda kind, node, reply: (
-            rewritten(reply, facts={"name": f"client {node - ELSEWHERE}"}) if kind == wire.PROFILE else reply
+            rewritten(reply, facts={"name": f"client {node - ELSEWHERE}"})
+            if kind == messages.PROFILE
+            else reply
         )
     save_file(tensors, path, {"facts": json.dumps(facts)})
     assert run(tmp_path, grid) == [0, 0, 0]

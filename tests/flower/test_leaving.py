@@ -7,9 +7,9 @@ import torch
 from flwr.app import Message
 
 from fedcohort.core.profile import Privacy
-from fedcohort.flower import wire
-from fedcohort.flower.wire import Letter
-from fedcohort.leaving import NUMBER, leaving
+from fedcohort.flower import messages
+from fedcohort.flower.messages import Letter
+from fedcohort.runs.client_messages import NUMBER, leaving
 from flower.test_contract import EVERYTHING
 from flower.tiny import experiment, through_flower
 
@@ -18,7 +18,7 @@ UNMERGED = [text for text in EVERYTHING if "fedconcat" not in text]  # later, on
 
 def size_of(reply: Message) -> int:
     """The numbers among the facts and all tensors; names are words."""
-    letter = wire.read(reply.content)
+    letter = messages.read(reply.content)
     if "name" in letter.facts:
         return NUMBER * 5 + letter.bytes
     return NUMBER * (len(letter.facts.keys() - {"trained"}) + len(trained_in(letter))) + letter.bytes
@@ -37,12 +37,14 @@ def test_what_is_listed_is_what_leaves(text: str, tmp_path: Path) -> None:
     listed = {one.message: one.bytes for one in leaving(method, task.profile(method), Privacy(), 2, 8)}
     _, grid = through_flower(asked, tmp_path)
     for kind, _, sent, reply in grid.seen:
-        assert wire.KINDS[kind] in listed, f"{kind} is not listed"
-        if kind == wire.CROSS:
+        assert messages.KINDS[kind] in listed, f"{kind} is not listed"
+        if kind == messages.CROSS:
             assert size_of(reply) <= listed["cross"]  # of its group's cohort
-        elif kind == wire.SURVEY:  # of as many groups as there are by now
-            answer = method.grouping.answer(torch.zeros(len(wire.read_models(wire.read(sent.content))), 1))
+        elif kind == messages.SURVEY:  # of as many groups as there are by now
+            answer = method.grouping.answer(
+                torch.zeros(len(messages.read_models(messages.read(sent.content))), 1)
+            )
             assert size_of(reply) == answer.numel() * answer.element_size() >= listed["survey"]
         else:
-            also = listed["training"] if trained_in(wire.read(reply.content)) else 0
-            assert size_of(reply) == listed[wire.KINDS[kind]] + also, kind
+            also = listed["training"] if trained_in(messages.read(reply.content)) else 0
+            assert size_of(reply) == listed[messages.KINDS[kind]] + also, kind

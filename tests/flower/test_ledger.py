@@ -7,8 +7,8 @@ import stat
 import pytest
 from scipy.stats import chisquare
 
-from fedcohort.errors import UserError
 from fedcohort.flower.ledger import Ledger, OverspentError
+from fedcohort.util.errors import UserError
 
 NAMES = ("ill", "well", "unknown")
 COUNTS = (30, 10, 0)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from fedcohort.errors import UserError
-from fedcohort.flower import wire
+from fedcohort.flower import messages
 from fedcohort.flower.ledger import Ledger
 from fedcohort.flower.roster import Roster
-from fedcohort.runner import Result
+from fedcohort.runs.run import Result
+from fedcohort.util.errors import UserError
 from flower.inprocess import FIRST, InProcess
 from flower.tiny import experiment, through_flower
 
@@ -60,7 +60,7 @@ def final(result: Result) -> dict[str, float]:
 def test_each_hospital_reads_its_own_table(tmp_path: Path) -> None:
     """Two name two classes, one names a third: everybody counts again, and trains a model of three."""
     result, grid = through_flower(experiment("fedlecc", **TABLE), tmp_path, hospitals(tmp_path))
-    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 6
+    assert sum(kind == messages.PROFILE for kind, *_ in grid.seen) == 6
     met = roster(tmp_path)
     assert met.clients == NAMES
     assert met.classes == ("ill", "unknown", "well")
@@ -74,7 +74,7 @@ def test_one_question_is_enough_where_classes_are_listed(tmp_path: Path) -> None
     asked = experiment("fedlecc", **{**TABLE, "data": data, "privacy": {"counts": "noised"}})
     grid = hospitals(tmp_path, (("ill",), ("well",), ("well", "unknown")))  # some hold a single class
     through_flower(asked, tmp_path, grid)
-    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 3
+    assert sum(kind == messages.PROFILE for kind, *_ in grid.seen) == 3
     counts = roster(tmp_path).told.counts
     assert counts.shape == (3, 3)
     assert not torch.equal(counts, counts.round())  # the noise
@@ -84,7 +84,7 @@ def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
     """Asked again with everybody's classes, a client tells what it told, and as much noise for the others."""
     asked = experiment("fedlecc", **{**TABLE, "privacy": {"counts": "noised"}})
     _, grid = through_flower(asked, tmp_path, hospitals(tmp_path))
-    assert sum(kind == wire.PROFILE for kind, *_ in grid.seen) == 6
+    assert sum(kind == messages.PROFILE for kind, *_ in grid.seen) == 6
     met = roster(tmp_path)
     assert met.clients == NAMES
     for name, told in zip(NAMES, met.told.counts, strict=True):
@@ -111,7 +111,7 @@ def test_withheld_labels_stay_where_they_are(tmp_path: Path) -> None:
     asked = experiment("fedavg", **{**TABLE, "data": data, "privacy": {"counts": "withheld"}})
     result, grid = through_flower(asked, tmp_path, hospitals(tmp_path))
     for _, _, _, reply in grid.seen:
-        assert not {"counts", "by_class"} & wire.read(reply.content).tensors.keys()
+        assert not {"counts", "by_class"} & messages.read(reply.content).tensors.keys()
     assert "global.accuracy" in result.metrics
     assert "global.accuracy[ill]" not in result.metrics
 

@@ -17,10 +17,10 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 from fedcohort.core.profile import Local
-from fedcohort.experiment import Experiment, config_hash
-from fedcohort.flower import wire
+from fedcohort.flower import messages
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.policy import LOSS_CAP, Policy
-from fedcohort.flower.wire import Letter
+from fedcohort.runs.experiment import Experiment, config_hash
 from flower.inprocess import FIRST, InProcess
 from flower.tiny import experiment
 
@@ -62,9 +62,9 @@ def client(hospital: Path, tmp_path: Path) -> Callable[..., Ask]:
 
         def ask(kind: str, facts: dict[str, Any] | None = None, **tensors: Any) -> Letter:
             letter = Letter({**usual, **(facts or {})}, tensors)
-            (name,) = grid.push_messages([Message(wire.write(letter), FIRST, kind, ttl=60)])
+            (name,) = grid.push_messages([Message(messages.write(letter), FIRST, kind, ttl=60)])
             (reply,) = grid.pull_messages([name])
-            return wire.read(reply.content)
+            return messages.read(reply.content)
 
         return ask
 
@@ -81,15 +81,15 @@ def always(kind: str) -> dict[str, torch.Tensor]:
 
 
 def scored(ask: Ask, model: dict[str, torch.Tensor], **facts: Any) -> dict[str, Any]:
-    return ask(wire.SCORE, {**EVALUATE, **facts}, **{"model/0": model}).facts
+    return ask(messages.SCORE, {**EVALUATE, **facts}, **{"model/0": model}).facts
 
 
 def by_class(ask: Ask, model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return ask(wire.SCORE, EVALUATE, **{"model/0": model}).tensors.get("by_class", {})
+    return ask(messages.SCORE, EVALUATE, **{"model/0": model}).tensors.get("by_class", {})
 
 
 def is_refused(letter: Letter) -> bool:
-    return letter.facts == {"code": wire.REFUSED} and not letter.tensors
+    return letter.facts == {"code": messages.REFUSED} and not letter.tensors
 
 
 def told_counts(letter: Letter) -> list[float] | None:
@@ -99,7 +99,7 @@ def told_counts(letter: Letter) -> list[float] | None:
 
 def the_truth(ask: Ask) -> list[float]:
     """Label counts of the training data, as an open client tells them."""
-    counts = told_counts(ask(wire.PROFILE))
+    counts = told_counts(ask(messages.PROFILE))
     assert counts is not None
     return counts
 
@@ -108,7 +108,7 @@ def test_a_server_cannot_call_for_exact_counts(client: Callable[..., Ask]) -> No
     """The message says 'exact'; the client withholds unless it was told otherwise itself."""
     privacy = {"privacy": {"counts": "exact"}}
     for ask in (client("fedlecc", privacy), client("fedlecc", privacy, privacy="withheld")):
-        reply = ask(wire.PROFILE)
+        reply = ask(messages.PROFILE)
         assert told_counts(reply) is None
         assert sorted(reply.tensors.get("summaries", {})) == []
     assert sum(the_truth(client("fedlecc", privacy, privacy="exact"))) == SIZE
@@ -125,19 +125,19 @@ def test_noise_cannot_be_asked_away(client: Callable[..., Ask]) -> None:
             "split": {"test": 0.2, "validation": 0.2},
         }
         ask = client("fedlecc", settings, privacy="noised", epsilon=0.5)
-        reply = ask(wire.PROFILE, {"client": number, "token": f"{number:08x}"})
+        reply = ask(messages.PROFILE, {"client": number, "token": f"{number:08x}"})
         answers.append(told_counts(reply))
     assert answers.count(answers[0]) == 30
     assert not torch.tensor(answers).mean(0).round().equal(truth)
     asked_otherwise = client("fedlecc", {"split": {"test": 0.5}}, privacy="noised", epsilon=0.5)
-    half = told_counts(asked_otherwise(wire.PROFILE))
+    half = told_counts(asked_otherwise(messages.PROFILE))
     assert half is not None
     np.testing.assert_allclose(np.array(half) / sum(half), np.array(answers[0]) / sum(answers[0]))
 
 
 def test_a_run_that_asks_for_noise_gets_noise_from_an_open_client_too(client: Callable[..., Ask]) -> None:
     ask = client("fedlecc", {"privacy": {"counts": "noised", "epsilon": 1000.0}}, privacy="exact")
-    told = told_counts(ask(wire.PROFILE))
+    told = told_counts(ask(messages.PROFILE))
     assert told is not None
     assert told != the_truth(client("fedlecc", privacy="exact"))
     assert sum(told) == pytest.approx(SIZE)
@@ -152,7 +152,7 @@ def test_summaries_are_paid_for_too(
     """A budget of two tables: the label counts and one summary; a third is refused. Columns of a table are
     scaled by the client's own mean, which any sample can move: of these there is none with noise."""
     table = client("clust_psi_pfl(features=4)", privacy="noised", budget=1.0)
-    assert is_refused(table(wire.PROFILE))
+    assert is_refused(table(messages.PROFILE))
     (tmp_path / "scaled.py").write_text(
         "import numpy as np\ndef load(_):\n    return np.ones((60, 2)), np.arange(60) % 3\n"
     )
@@ -161,10 +161,10 @@ def test_summaries_are_paid_for_too(
     policy = {"load": "scaled:load", "privacy": "noised", "budget": 1.0, "data": "", "name": "south"}
     classes = {"classes": ["0", "1", "2"]}
     run = client("clust_psi_pfl(features=4)", settings, **policy)
-    assert run(wire.PROFILE, classes).tensors["summaries"]["clust_psi_pfl"].shape == (2, 4)
+    assert run(messages.PROFILE, classes).tensors["summaries"]["clust_psi_pfl"].shape == (2, 4)
     finer = client("clust_psi_pfl(features=8)", settings, **policy)
     with caplog.at_level(logging.WARNING):
-        assert is_refused(finer(wire.PROFILE, classes))
+        assert is_refused(finer(messages.PROFILE, classes))
     assert "epsilon 0.5 more, after 1, would exceed the budget of 1" in caplog.text
 
 
@@ -177,13 +177,13 @@ def test_a_quota_does_not_count_the_samples_of_a_class(client: Callable[..., Ask
     for method in ("fedavg", "kl"):
         ask = client(method, privacy=privacy)
         facts = {**order}
-        assert is_refused(ask(wire.TRAIN, facts, down=down, quota=quota))
-        assert "update" in ask(wire.TRAIN, facts, down=down).tensors
+        assert is_refused(ask(messages.TRAIN, facts, down=down, quota=quota))
+        assert "update" in ask(messages.TRAIN, facts, down=down).tensors
     open_ = client("kl", privacy="exact")
-    trained = open_(wire.TRAIN, {**order}, down=down, quota=quota)
+    trained = open_(messages.TRAIN, {**order}, down=down, quota=quota)
     assert trained.facts["size"] == the_truth(client("fedlecc", privacy="exact"))[0]
     plain = client("fedavg", privacy="exact")  # which gives nobody a quota
-    assert is_refused(plain(wire.TRAIN, {**order}, down=down, quota=quota))
+    assert is_refused(plain(messages.TRAIN, {**order}, down=down, quota=quota))
 
 
 def test_models_that_always_answer_alike_do_not_count_a_class(client: Callable[..., Ask]) -> None:
@@ -208,7 +208,7 @@ def test_a_poll_does_not_count_a_class_either(client: Callable[..., Ask], size: 
     ask = client("power_of_choice")
     for kind in sorted(KINDS):
         hates = a_model(-size * torch.tensor([float(name == kind) for name in sorted(KINDS)]))
-        told = ask(wire.LOSS, {"samples": None}, **{"model/0": hates}).facts["loss"]
+        told = ask(messages.LOSS, {"samples": None}, **{"model/0": hates}).facts["loss"]
         step = LOSS_CAP * 5 / SIZE
         assert told / step == pytest.approx(round(told / step), abs=1e-6)
         assert told <= LOSS_CAP
@@ -218,14 +218,14 @@ def test_nobody_hears_of_a_single_sample(client: Callable[..., Ask]) -> None:
     """Neither by a poll of one, nor by losses of steps whose batches hold one."""
     model = {"model/0": always("ill")}
     poll = client("power_of_choice", privacy="exact")
-    assert is_refused(poll(wire.LOSS, {"samples": 1}, **model))
-    assert is_refused(poll(wire.LOSS, {"samples": 16}, **model))  # the method polls on all
+    assert is_refused(poll(messages.LOSS, {"samples": 1}, **model))
+    assert is_refused(poll(messages.LOSS, {"samples": 16}, **model))  # the method polls on all
     few = client("power_of_choice(variant='cpow-d')", {"local": {"lr": 0.1, "batch": 4}}, privacy="exact")
-    assert is_refused(few(wire.LOSS, {"samples": 4}, **model))
+    assert is_refused(few(messages.LOSS, {"samples": 4}, **model))
     for batch in (1, 4):
         ask = client("fedgwc", {"local": {"lr": 1e-9, "batch": batch}}, privacy="exact")
         order = {"budget": {"lr": 1e-9, "batch": batch}, "probes": [], "judged": False}
-        trace = ask(wire.TRAIN, order, down=always("ill")).tensors["trace"]["trace"]
+        trace = ask(messages.TRAIN, order, down=always("ill")).tensors["trace"]["trace"]
         assert len(trace) == -(-SIZE // batch)
         assert len(set(trace.tolist())) == 1
 
@@ -239,7 +239,7 @@ def test_the_loss_of_a_short_batch_is_the_mean_of_all(client: Callable[..., Ask]
     assert Policy("exact").steps(trace[:10], SIZE, replace(local, drop_last=True)).equal(trace[:10])
     ask = client("fedgwc", {"local": {"lr": 1e-9, "batch": 7}}, privacy="exact")
     order = {"budget": {"lr": 1e-9, "batch": 7}, "probes": [], "judged": False}
-    losses = ask(wire.TRAIN, order, down=always("ill")).tensors["trace"]["trace"].double()
+    losses = ask(messages.TRAIN, order, down=always("ill")).tensors["trace"]["trace"].double()
     batches = losses[:5] * 7 / 50  # how many in it are not ill: those of the five full ones
     assert batches.tolist() == pytest.approx(batches.round().tolist(), abs=1e-4)
     assert float(losses[5] * 3 / 50) != pytest.approx(round(float(losses[5] * 3 / 50)), abs=1e-4)
@@ -251,7 +251,7 @@ def test_an_update_of_one_sample_is_not_sent(client: Callable[..., Ask]) -> None
         local = {"lr": 1.0, "batch": batch, "steps": steps}
         ask = client("fedavg", {"local": local}, privacy="exact")
         reply = ask(
-            wire.TRAIN, {"budget": local, "probes": [], "judged": False}, down=a_model(torch.zeros(3))
+            messages.TRAIN, {"budget": local, "probes": [], "judged": False}, down=a_model(torch.zeros(3))
         )
         assert is_refused(reply) == refused
 
@@ -262,7 +262,7 @@ def test_the_mean_training_loss_does_not_count_a_class(client: Callable[..., Ask
     local = {"lr": 1e-18, "batch": 1000}
     order = {"budget": local, "probes": [], "judged": False}
     hates = a_model(torch.tensor([-50.0, 0.0, 0.0]))
-    told = client(method, {"local": local})(wire.TRAIN, order, down=hates).tensors["trace"]["trace"]
+    told = client(method, {"local": local})(messages.TRAIN, order, down=hates).tensors["trace"]["trace"]
     step = LOSS_CAP * 5 / SIZE
     assert len(told) == 1
     assert float(told) / step == pytest.approx(round(float(told) / step), abs=1e-4)
@@ -275,9 +275,9 @@ def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask
     hospital.write_text("\n".join([head, *(f"7,7,{row.rpartition(',')[2]}" for row in rows)]))
     for kind in KINDS:
         data = {**ASKED["data"], "empty": ["7", kind], "missing": "mean"}
-        assert sum(client("fedavg", {"data": data})(wire.PROFILE).facts["sizes"]) == 60
+        assert sum(client("fedavg", {"data": data})(messages.PROFILE).facts["sizes"]) == 60
     own = client("fedavg", {"data": {**ASKED["data"], "missing": "mean"}}, empty="7,unknown")
-    assert sum(own(wire.PROFILE).facts["sizes"]) == 60 - KINDS["unknown"]
+    assert sum(own(messages.PROFILE).facts["sizes"]) == 60 - KINDS["unknown"]
 
 
 def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> None:
@@ -292,19 +292,21 @@ def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> No
         asked = experiment("fedlecc", **{**ASKED, "data": data})
         run = asked.table(asked.methods[0], 0)
         facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
-        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (name,) = grid.push_messages(
+            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+        )
         (reply,) = grid.pull_messages([name])
-        refused.append(is_refused(wire.read(reply.content)))
+        refused.append(is_refused(messages.read(reply.content)))
     assert refused == [False, True, True]
 
 
 def test_a_message_does_not_fill_memory_or_disk(client: Callable[..., Ask], tmp_path: Path) -> None:
     ask = client(privacy="exact")
     many = {"classes": [*sorted(KINDS), *map(str, range(10_000))]}
-    assert is_refused(ask(wire.PROFILE, {"client": 99_999, **many}))
+    assert is_refused(ask(messages.PROFILE, {"client": 99_999, **many}))
     run = usual_run()
     run["data"] = {**run["data"], "empty": ["z" * 1000] * 500}
-    ask(wire.PROFILE, {"run": run})
+    ask(messages.PROFILE, {"run": run})
     assert sum(path.stat().st_size for path in (tmp_path / "keep").rglob("*") if path.is_file()) < 10_000
 
 
@@ -313,20 +315,22 @@ def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:
     small = {"split": {"test": 0.05, "validation": 0.05}}
     said = scored(client("cafa", small, privacy="exact"), always("ill"))
     assert said == {"size": 3, "right": None, "loss": None}
-    assert is_refused(client("cafa", small, privacy="exact")(wire.CROSS, **{"model/0": always("ill")}))
+    assert is_refused(client("cafa", small, privacy="exact")(messages.CROSS, **{"model/0": always("ill")}))
     order = {"budget": {"lr": 0.1, "batch": 16}, "probes": [], "judged": False}
     ask = client(privacy="exact", min_samples=40)
-    assert is_refused(ask(wire.TRAIN, order, down=a_model(torch.zeros(3))))
+    assert is_refused(ask(messages.TRAIN, order, down=a_model(torch.zeros(3))))
     soft = client("fedsoft(groups=2)", privacy="exact", min_samples=40)
     models = {"model/0": always("ill"), "model/1": always("well")}
-    assert is_refused(soft(wire.SURVEY, **models))
+    assert is_refused(soft(messages.SURVEY, **models))
 
 
 def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None:
     """FedSoft asks on how many samples each model is best: of such models, the samples of each class."""
     models = {f"model/{number}": always(kind) for number, kind in enumerate(sorted(KINDS))}
-    truth = client("fedsoft(groups=3)", privacy="exact")(wire.SURVEY, **models).tensors["answer"]["answer"]
-    told = client("fedsoft(groups=3)")(wire.SURVEY, **models).tensors["answer"]["answer"]
+    truth = client("fedsoft(groups=3)", privacy="exact")(messages.SURVEY, **models).tensors["answer"][
+        "answer"
+    ]
+    told = client("fedsoft(groups=3)")(messages.SURVEY, **models).tensors["answer"]["answer"]
     assert truth.sum() == SIZE
     assert truth.tolist() != told.tolist()
     assert all(int(each) % 5 == 0 for each in told)
@@ -335,27 +339,27 @@ def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None
 def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> None:
     """FedAvg neither polls, surveys, judges, compares nor remembers."""
     ask, model = client(privacy="exact"), {"model/0": always("ill")}
-    for kind in (wire.LOSS, wire.SURVEY, wire.UPDATE, wire.CROSS, wire.MEMORY):
+    for kind in (messages.LOSS, messages.SURVEY, messages.UPDATE, messages.CROSS, messages.MEMORY):
         assert is_refused(ask(kind, {"samples": None}, **model)), kind
     order = {"budget": {"lr": 0.1, "batch": 16}, "judged": False}
-    assert is_refused(ask(wire.TRAIN, {**order, "probes": ["loss_before"]}, down=always("ill")))
+    assert is_refused(ask(messages.TRAIN, {**order, "probes": ["loss_before"]}, down=always("ill")))
     assert "train_loss" not in scored(ask, always("ill"), poll=True)
-    assert is_refused(ask(wire.TRAIN, {**order, "probes": [], "merge": {"steps": 1, "joined": False}}))
+    assert is_refused(ask(messages.TRAIN, {**order, "probes": [], "merge": {"steps": 1, "joined": False}}))
     concat = client("fedconcat(groups=1, rounds=1, steps=3)", privacy="exact")
     encoders = {"encoder/0": always("ill"), "model/0": a_model(torch.zeros(3))}
     assert is_refused(
-        concat(wire.SCORE, {**EVALUATE, "merge": {"steps": 10**9, "joined": False}}, **encoders)
+        concat(messages.SCORE, {**EVALUATE, "merge": {"steps": 10**9, "joined": False}}, **encoders)
     )
     more = {**order, "probes": [], "budget": {"lr": 0.1, "batch": 16, "epochs": 1e4}}
-    assert is_refused(ask(wire.TRAIN, more, down=always("ill")))
+    assert is_refused(ask(messages.TRAIN, more, down=always("ill")))
     two = {**model, "model/1": always("well")}
-    assert is_refused(client("power_of_choice")(wire.LOSS, {"samples": None}, **two))
+    assert is_refused(client("power_of_choice")(messages.LOSS, {"samples": None}, **two))
 
 
 def test_a_run_stays_what_it_was(client: Callable[..., Ask]) -> None:
     token = {"token": "ab" * 8}
-    assert client(privacy="exact")(wire.PROFILE, token).facts["name"] == "north"
-    assert is_refused(client("fedlecc", privacy="exact")(wire.PROFILE, token))
+    assert client(privacy="exact")(messages.PROFILE, token).facts["name"] == "north"
+    assert is_refused(client("fedlecc", privacy="exact")(messages.PROFILE, token))
 
 
 @pytest.mark.parametrize("where", ["model", "imports", "load"])
@@ -377,17 +381,17 @@ def test_no_code_but_what_came_with_the_app_or_is_allowed(
             {FIRST: Context(1, FIRST, {"partition-id": 0}, RecordDict(), {"load": "evil:model"})}
         )
         letter = Letter({"run": run, "client": 0, "classes": [], "merge": None}, {})
-        (name,) = grid.push_messages([Message(wire.write(letter), FIRST, wire.PROFILE, ttl=60)])
+        (name,) = grid.push_messages([Message(messages.write(letter), FIRST, messages.PROFILE, ttl=60)])
         (reply,) = grid.pull_messages([name])
-        assert is_refused(wire.read(reply.content))
+        assert is_refused(messages.read(reply.content))
     else:
-        assert is_refused(ask(wire.PROFILE, {"run": run}))
+        assert is_refused(ask(messages.PROFILE, {"run": run}))
         touch = {"name": "subprocess:run", "args": ["touch", str(canary)]}
-        assert is_refused(ask(wire.PROFILE, {"run": {**run, "model": touch}}))
+        assert is_refused(ask(messages.PROFILE, {"run": {**run, "model": touch}}))
     assert not canary.exists()
     assert "evil" not in sys.modules
     if where == "model":
-        assert client(privacy="exact", allow="evil")(wire.PROFILE, {"run": run}).facts["name"] == "north"
+        assert client(privacy="exact", allow="evil")(messages.PROFILE, {"run": run}).facts["name"] == "north"
         assert canary.exists()
 
 
@@ -409,11 +413,11 @@ def test_code_of_the_app_is_run(
     monkeypatch.syspath_prepend(str(app))
     monkeypatch.delitem(sys.modules, "bundled", raising=False)
     run = {**usual_run(), "model": {"name": "bundled:model"}}
-    assert client(privacy="exact")(wire.PROFILE, {"run": run}).facts["name"] == "north"
+    assert client(privacy="exact")(messages.PROFILE, {"run": run}).facts["name"] == "north"
     monkeypatch.chdir(app)  # where Python's own modules, which have no file, must not seem to be
     for name in ("sys:exit", "os:system", "builtins:print", "not there:z"):
         odd = {**usual_run(), "model": {"name": name}}
-        assert is_refused(client(privacy="exact")(wire.PROFILE, {"run": odd})), name
+        assert is_refused(client(privacy="exact")(messages.PROFILE, {"run": odd})), name
 
 
 @pytest.mark.parametrize("number", ["../../../escaped", 10**30, -5, 1.5, True, None])
@@ -422,8 +426,8 @@ def test_a_server_names_no_files(client: Callable[..., Ask], number: Any, tmp_pa
     order = {"budget": {"lr": 0.1, "batch": 16}, "probes": [], "judged": False}
     down = {**a_model(torch.zeros(3)), "control": torch.zeros(9)}
     for key in ("number", "version"):
-        assert "update" not in ask(wire.TRAIN, {**order, key: number}, down=down).tensors
-    assert is_refused(ask(wire.PROFILE, {"client": number})) == (number is not None)
+        assert "update" not in ask(messages.TRAIN, {**order, key: number}, down=down).tensors
+    assert is_refused(ask(messages.PROFILE, {"client": number})) == (number is not None)
     assert not list(tmp_path.rglob("escaped*"))
 
 
@@ -439,6 +443,6 @@ def test_what_it_refused_is_in_its_log_in_words(
     client: Callable[..., Ask], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        client()(wire.MEMORY)
+        client()(messages.MEMORY)
     assert caplog.messages == ["this client refuses a question for its memory: fedavg asks for none"]
     assert json.dumps(caplog.messages).isascii()

@@ -7,9 +7,9 @@ import torch
 from flwr.app import Message
 
 from fedcohort.core.state import pack
-from fedcohort.flower import wire
-from fedcohort.flower.keep import Keep
-from fedcohort.record import read_result, read_table
+from fedcohort.flower import messages
+from fedcohort.flower.client_store import Keep
+from fedcohort.runs.recorder import read_result, read_table
 from flower.inprocess import FIRST
 from flower.tiny import CLIENTS, experiment, nodes, through_flower
 
@@ -85,4 +85,4 @@ def test_a_server_cannot_choose_where_a_client_writes(token: str, tmp_path: Path
 
 
 def test_every_letter_names_its_kind() -> None:
-    assert len(set(wire.KINDS.values())) == len(wire.KINDS)
+    assert len(set(messages.KINDS.values())) == len(messages.KINDS)

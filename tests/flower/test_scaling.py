@@ -7,12 +7,12 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
 
-from fedcohort.experiment import Experiment
-from fedcohort.flower import wire
+from fedcohort.flower import messages
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.roster import Roster
-from fedcohort.flower.wire import Letter
-from fedcohort.revealed import Revealed
-from fedcohort.runner import Result, run
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.revealed import Revealed
+from fedcohort.runs.run import Result, run
 from flower.inprocess import FIRST, InProcess
 from flower.tiny import through_flower
 
@@ -81,9 +81,9 @@ def test_the_same_table_gives_the_same_numbers(tables: Path, scale: str) -> None
     result, grid = deployed(tables, tables, experiment, site10="exact", site2="exact")
     same(simulated(experiment), result)
     told = [
-        wire.read(reply.content).tensors.get("moments")
+        messages.read(reply.content).tensors.get("moments")
         for kind, _, _, reply in grid.seen
-        if kind == wire.PROFILE
+        if kind == messages.PROFILE
     ]
     assert [bool(each) for each in told] == [scale == "federated"] * 2
     path = next(tables.glob("experiment-*/*/roster.safetensors"))
@@ -97,7 +97,7 @@ def test_what_nobody_tells_each_does_for_itself_and_it_is_said(tables: Path) -> 
     ours = simulated(asked(tables, data={"scale": "client"})).state.groups[0].weights.params
     torch.testing.assert_close(ours, result.state.groups[0].weights.params, rtol=0, atol=1e-6)
     assert "a simulation gives the same numbers with data.scale = 'client'" in log_of(tables)
-    assert not any(wire.read(reply.content).tensors.get("moments") for *_, reply in grid.seen)
+    assert not any(messages.read(reply.content).tensors.get("moments") for *_, reply in grid.seen)
 
 
 def test_who_tells_nothing_is_scaled_by_the_others(tables: Path) -> None:
@@ -145,11 +145,11 @@ def test_a_continued_run_is_scaled_as_it_was(tables: Path, tmp_path: Path) -> No
 
 def liar(change: dict[str, torch.Tensor]) -> object:
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        letter = wire.read(reply.content)
-        if kind != wire.PROFILE or node != FIRST:
+        letter = messages.read(reply.content)
+        if kind != messages.PROFILE or node != FIRST:
             return reply
         told = {**letter.tensors, "moments": {**letter.tensors["moments"], **change}}
-        reply.content = wire.write(Letter(letter.facts, told))
+        reply.content = messages.write(Letter(letter.facts, told))
         return reply
 
     return spoil
@@ -191,9 +191,11 @@ def test_nothing_is_told_of_few_samples(tables: Path) -> None:
         grid.contexts[FIRST].node_config["min-samples"] = least
         run_table = asked(tables).table(asked(tables).methods[0], 0)
         facts = {"run": run_table, "token": f"{least:08x}", "client": None, "classes": [], "merge": None}
-        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (name,) = grid.push_messages(
+            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+        )
         (reply,) = grid.pull_messages([name])
-        count = wire.read(reply.content).tensors["moments"]["number"]
+        count = messages.read(reply.content).tensors["moments"]["number"]
         assert [float(each) for each in count] == told[: len(count)]
 
 
@@ -202,14 +204,16 @@ def test_a_server_s_scale_that_is_none_is_refused(tables: Path) -> None:
     run_table = asked(tables).table(asked(tables).methods[0], 0)
     for scale in ({"mean": [0.0], "std": [1.0]}, {"mean": [0.0] * 4, "std": [0.0] * 4}, [1], "x"):
         facts = {"run": run_table, "token": "0a", "client": 0, "classes": [], "merge": None, "scale": scale}
-        (name,) = grid.push_messages([Message(wire.write(Letter(facts, {})), FIRST, wire.PROFILE, ttl=60)])
+        (name,) = grid.push_messages(
+            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+        )
         (reply,) = grid.pull_messages([name])
-        assert wire.read(reply.content).facts == {"code": wire.REFUSED}
+        assert messages.read(reply.content).facts == {"code": messages.REFUSED}
 
 
 def test_moments_are_counted(tables: Path) -> None:
     """Two clients tell three numbers for each of four columns, and are told two: of four bytes each."""
-    from fedcohort.leaving import leaving
+    from fedcohort.runs.client_messages import leaving
 
     bytes_of = {}
     for scale in ("federated", "client"):
@@ -221,5 +225,5 @@ def test_moments_are_counted(tables: Path) -> None:
     up, down, one = np.subtract(bytes_of["federated"], bytes_of["client"])
     assert (up, down) == (2 * 3 * 4 * 4, 2 * 2 * 4 * 4)
     _, grid = deployed(tables, tables, asked(tables), site10="exact", site2="exact")
-    told = next(wire.read(reply.content) for kind, *_, reply in grid.seen if kind == wire.PROFILE)
+    told = next(messages.read(reply.content) for kind, *_, reply in grid.seen if kind == messages.PROFILE)
     assert sum(each.numel() * 8 for each in told.tensors["moments"].values()) == one

@@ -7,12 +7,12 @@ import pytest
 import tomli_w
 from flwr.app import Context, RecordDict
 
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.finished import FinishedRun
-from fedcohort.flower import wire
+from fedcohort.flower import messages
 from fedcohort.flower.server_app import app
-from fedcohort.record import read_table
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.recorder import read_table
+from fedcohort.util.errors import UserError
 from flower.inprocess import InProcess
 from flower.tiny import CLIENTS, TINY, nodes
 
@@ -52,7 +52,7 @@ def test_a_polling_method_needs_one_message_more_than_others_only_in_the_first_r
 
 
 @pytest.mark.parametrize(
-    ("method", "every", "messages"),
+    ("method", "every", "sent_each"),
     [
         ("fedavg", 1, [16, 8, 8]),  # orders, then evaluations that bring the next orders
         ("scaffold", 3, [8, 8, 16]),
@@ -61,7 +61,7 @@ def test_a_polling_method_needs_one_message_more_than_others_only_in_the_first_r
     ],
 )
 def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
-    method: str, every: int, messages: list[int], tmp_path: Path
+    method: str, every: int, sent_each: list[int], tmp_path: Path
 ) -> None:
     settings = {"method": method, "cohort": CLIENTS, "rounds": 3, "evaluate": {"every": every}}
     grid = nodes(tmp_path)
@@ -69,10 +69,10 @@ def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
     (table,) = tmp_path.glob("asked-001/*/table.csv")
     sent = [row.value for row in read_table(table) if row.metric == "messages"]
     if method == "fedentropy":
-        updates = sum(kind == wire.UPDATE for kind, *_ in grid.seen)
+        updates = sum(kind == messages.UPDATE for kind, *_ in grid.seen)
         assert sum(sent) == 16 + 8 + 8 + updates
     else:
-        assert sent == messages
+        assert sent == sent_each
 
 
 def test_whoever_watches_is_told_of_each_round(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

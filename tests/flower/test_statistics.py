@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.flower import wire
-from fedcohort.leaving import leaving
-from fedcohort.runner import run
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.flower import messages
+from fedcohort.runs.client_messages import leaving
+from fedcohort.runs.run import run
 from flower.test_leaving import size_of
 from flower.tiny import TINY, experiment, through_flower
 
@@ -33,7 +33,7 @@ def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path
     assert set(ours.state.clients) == set(theirs.state.clients)
     for key in ("global.loss", "personal.loss", "adapted.loss", "bytes_up", "bytes_down"):
         assert ours.metrics[key] == pytest.approx(theirs.metrics[key], abs=1e-5), key
-    letters = [wire.read(message.content) for _, _, *both in grid.seen for message in both]
+    letters = [messages.read(message.content) for _, _, *both in grid.seen for message in both]
     memories = [memory for letter in letters for memory in letter.tensors.values()]
     assert any("params" in memory for memory in memories)
     assert not any(memory["buffers"].numel() for memory in memories if "buffers" in memory)
@@ -47,5 +47,5 @@ def test_what_is_listed_is_what_leaves(tmp_path: Path) -> None:
     assert "buffers" not in listed["training"].what
     _, grid = through_flower(asked, tmp_path)
     for kind, _, _, reply in grid.seen:
-        if kind == wire.TRAIN:
-            assert size_of(reply) == listed[wire.KINDS[kind]].bytes
+        if kind == messages.TRAIN:
+            assert size_of(reply) == listed[messages.KINDS[kind]].bytes

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from fedcohort.comparison import begin, reopen
-from fedcohort.experiment import Experiment
-from fedcohort.flower.post import Post
 from fedcohort.flower.server_app import carry_out
-from fedcohort.runner import Result
+from fedcohort.flower.transport import Post
+from fedcohort.runs.comparison import begin, reopen
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Result
 from flower.inprocess import InProcess
 
 ROUNDS, CLIENTS = 4, 8

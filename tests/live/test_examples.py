@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedcohort.core.method import make
-from fedcohort.experiment import Experiment
+from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import check_method
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ import math
 import pytest
 from rich.console import Console
 
-from fedcohort import progress
-from fedcohort.board import Line, Pace, board, duration, sparkline
-from fedcohort.comparison import Outcome
-from fedcohort.progress import Lines
+from fedcohort.cli.app import progress
+from fedcohort.cli.board import Line, Pace, board, duration, sparkline
+from fedcohort.cli.progress import Lines
+from fedcohort.runs.comparison import Outcome
 
 
 class Clock:

@@ -17,9 +17,9 @@ import pytest
 from run_files import Write, rows
 
 from fedcohort import report
-from fedcohort.errors import UserError
-from fedcohort.serve import HOST, Server
-from fedcohort.serve_pages import curve
+from fedcohort.cli.http import HOST, Server
+from fedcohort.cli.http_pages import curve
+from fedcohort.util.errors import UserError
 
 EXPERIMENT = """
 rounds = 3

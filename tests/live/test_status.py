@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from run_files import Write, rows
 
-from fedcohort.errors import UserError
-from fedcohort.lock import held, is_held
-from fedcohort.rundir import homes_in
-from fedcohort.status import Follower, Followers
+from fedcohort.runs.status import Follower, Followers
+from fedcohort.runs.stored import homes_in
+from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import held, is_held
 
 
 def test_a_run_is_read_from_its_files(write_run: Write) -> None:

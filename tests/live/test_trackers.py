@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from fedcohort.comparison import Plan, carry_out, prepare, reopen
-from fedcohort.core.loop import Report
+from fedcohort.cli.progress import Silent
+from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.progress import Silent
-from fedcohort.record import read_table
-from fedcohort.trackers import TRACKERS, Log, Told, Tracker, Tracking, parse_trackers, read_trackers
+from fedcohort.runs.comparison import Plan, carry_out, prepare, reopen
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import read_table
+from fedcohort.runs.trackers import TRACKERS, Log, Told, Tracker, Tracking, parse_trackers, read_trackers
+from fedcohort.util.errors import UserError
 
 ROUNDS = 13  # the last checkpoint before the end is after round 10
 
@@ -259,7 +259,7 @@ def test_a_missing_library_is_named_before_anything_is_written(
 
 def test_no_library_is_imported_before_it_is_used() -> None:
     code = (
-        "import sys, fedcohort.experiment, fedcohort.trackers as t;"
+        "import sys, fedcohort.runs.experiment, fedcohort.runs.trackers as t;"
         "[t.TRACKERS.get(name)() for name in t.TRACKERS.names()];"
         "print({'mlflow', 'wandb', 'tensorboard'} & set(sys.modules))"
     )

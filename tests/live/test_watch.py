@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 from run_files import Write, rows
 
-from fedcohort import watch as watching
-from fedcohort.cli import main
-from fedcohort.comparison import resume
-from fedcohort.errors import UserError
-from fedcohort.lock import held
-from fedcohort.progress import Silent
-from fedcohort.watch import watch
+from fedcohort.cli.app import main
+from fedcohort.cli.app import watch as watching
+from fedcohort.cli.progress import Silent
+from fedcohort.cli.watch import watch
+from fedcohort.runs.comparison import resume
+from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import held
 
 ENDLESS = (
     "rounds = 100000\nmethod = ['fedavg']\nmodel = 'logistic'\n"

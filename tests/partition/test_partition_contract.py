@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcohort.errors import UserError
-from fedcohort.partition import PARTITIONS, Partition, check, partitioner, split_clients
+from fedcohort.data.partition import PARTITIONS, Partition, check, partitioner, split_clients
+from fedcohort.util.errors import UserError
 
 ALL = PARTITIONS.names()
 MILD = {"min_size": 1}  # so that any drawn example is feasible

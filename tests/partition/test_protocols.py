@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcohort.errors import UserError
-from fedcohort.partition import partitioner, split_clients
-from fedcohort.partition._dealing import apportion
-from fedcohort.partition.dirichlet import cut
+from fedcohort.data.partition import partitioner, split_clients
+from fedcohort.data.partition._dealing import apportion
+from fedcohort.data.partition.dirichlet import cut
+from fedcohort.util.errors import UserError
 
 TEN = np.repeat(np.arange(10), 500)
 HUNDRED = np.repeat(np.arange(100), 500)

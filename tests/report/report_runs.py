@@ -8,14 +8,14 @@ from typing import Any
 
 import tomli_w
 
-from fedcohort.about import ABOUT, About
-from fedcohort.comparison import compare
-from fedcohort.evaluate import Row
-from fedcohort.experiment import Experiment
-from fedcohort.progress import Silent
-from fedcohort.record import environment, run_name
-from fedcohort.revealed import Revealed
-from fedcohort.rundir import ROSTER, Asked, RunDir
+from fedcohort.cli.progress import Silent
+from fedcohort.core.evaluate import Row
+from fedcohort.runs.about import ABOUT, About
+from fedcohort.runs.comparison import compare
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import environment, run_name
+from fedcohort.runs.revealed import Revealed
+from fedcohort.runs.stored import ROSTER, Asked, RunDir
 
 TINY: dict[str, Any] = {
     "rounds": 4,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from report_runs import run_tiny
 
-from fedcohort import serve, serve_pages
-from fedcohort.serve import Server
+from fedcohort.cli.app import http, http_pages
+from fedcohort.cli.http import Server
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def growing(tmp_path: Path) -> tuple[Path, str]:
 
 @pytest.fixture
 def server(growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(serve, "PAUSE", 1)
+    monkeypatch.setattr(http, "PAUSE", 1)
     with Server(growing[0].parents[2], 0) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -41,7 +41,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
 ) -> None:
     """A report takes a while to make; meanwhile the list, which is still shown, learns of a new round."""
     table, whole = growing
-    monkeypatch.setattr(serve_pages, "GLANCE", 1)
+    monkeypatch.setattr(http_pages, "GLANCE", 1)
     page, make = browser.new_page(), server.shelf.report
     page.goto(server.url)
 

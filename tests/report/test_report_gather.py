@@ -10,16 +10,16 @@ import torch
 from report_runs import TINY, run_tiny, write_run
 
 import fedcohort as fc
+from fedcohort.core.evaluate import Row
 from fedcohort.data import Federation
-from fedcohort.errors import UserError
-from fedcohort.evaluate import Row
-from fedcohort.experiment import Experiment
-from fedcohort.record import read_result, read_table
 from fedcohort.report import write_report
 from fedcohort.report.clients import shares
 from fedcohort.report.compose import runs_page
-from fedcohort.report.gather import Labels, Run, gather
+from fedcohort.report.evidence import Labels, Run, gather
 from fedcohort.report.groups import group_cards, splits
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import read_result, read_table
+from fedcohort.util.errors import UserError
 
 
 def dealt(run: Run) -> Federation:

@@ -11,7 +11,7 @@ from report_runs import a_home, large_run
 
 from fedcohort.report import write_report
 from fedcohort.report.curves import accuracy_cards, entropy_card, fairness_card
-from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.evidence import Evidence, Labels, Run
 from fedcohort.report.luck import luck_card
 from fedcohort.report.page import Page, Tab, render
 from fedcohort.report.sent import label_counts, sent_cards

@@ -18,12 +18,12 @@ from fedcohort.bench.jobs import JOBS, Data, load, write
 from fedcohort.bench.scale import scale
 from fedcohort.bench.task import build_task, first_state
 from fedcohort.core.engine import Engine
-from fedcohort.core.loop import step
-from fedcohort.cores import usable_cores
-from fedcohort.data.places import Places
-from fedcohort.engines.loop import LoopEngine
+from fedcohort.core.round.loop import step
+from fedcohort.data.locate import Places
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.errors import UserError
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.util.cpu import usable_cores
+from fedcohort.util.errors import UserError
 
 ALL = (*JOBS, "scale", "startup")
 

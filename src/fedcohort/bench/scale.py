@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from fedcohort.core.loop import start, step
 from fedcohort.core.method import Method, make
 from fedcohort.core.parts import Grouping, Round, Selector
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.pool import PoolEngine
@@ -81,15 +81,15 @@ def round_ratio(repeats: int, clients: int, few: int = 1_000) -> dict[str, Any]:
 
 def approximations(clients: int = 2_000) -> dict[str, float]:
     """What is sampled in large federations, sampled at a size where the exact answer is known as well."""
-    from fedcohort import cluster
-    from fedcohort.diagnosis.distances import hellinger_points
     from fedcohort.methods import fedentopt
-    from fedcohort.metrics import adjusted_rand, cohort_entropy
+    from fedcohort.stats import clustering
+    from fedcohort.stats.label_distances import hellinger_points
+    from fedcohort.stats.metrics import adjusted_rand, cohort_entropy
 
     counts = _counts(clients, 10)
     points = hellinger_points(counts)
-    exact = cluster.optics_groups(points, exact=clients)
-    sampled = cluster.optics_groups(points, exact=clients // 3)
+    exact = clustering.optics_groups(points, exact=clients)
+    sampled = clustering.optics_groups(points, exact=clients // 3)
     table, method = torch.from_numpy(counts), cast(fedentopt.FedEntOpt, make("fedentopt", {}))
     everybody, loss = range(clients), []
     for first in range(10):

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from fedcohort.bench.jobs import CLASSES, Data
 from fedcohort.core.engine import Engine
-from fedcohort.core.flat import Weights
-from fedcohort.core.loop import start
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.core.profile import Local
+from fedcohort.core.round.loop import start
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
+from fedcohort.models.flat import Weights
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
+from fedcohort.core.batchnorm import worn
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.profile import Local
-from fedcohort.core.statistics import worn
 from fedcohort.core.task import Task
+from fedcohort.models.flat import Weights
 
 Served = tuple[Memory, Ids]  # a model ("params", "buffers") and the clients that it serves
 
@@ -89,7 +89,7 @@ class Engine(Protocol):
         """Sent to clients so far; 0 for ever where clients are simulated."""
 
     def merged(self, encoders: Sequence[Weights], plan: Merge) -> "Engine":
-        """An engine of the same kind for the task of :func:`fedcohort.core.merge.merged_task`."""
+        """An engine of the same kind for the task of :func:`fedcohort.core.round.merge.merged_task`."""
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         """One round of local training, number ``number``. A client without samples gives no answer."""

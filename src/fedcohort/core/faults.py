@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.keyed import generator
 from fedcohort.core.profile import Local
-from fedcohort.core.settings import between
+from fedcohort.util.keyed import generator
+from fedcohort.util.settings import between
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from fedcohort.core.expression import parse
-from fedcohort.core.limits import must_fit
 from fedcohort.core.parts import ROLES, Aggregator, Grouping, Objective, Part, Selector
 from fedcohort.core.profile import Privacy, Profile
-from fedcohort.core.registry import Registry
-from fedcohort.core.settings import build
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.expression import parse
+from fedcohort.util.memory_limit import must_fit
+from fedcohort.util.registry import Registry
+from fedcohort.util.settings import build
 
 METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
 C = TypeVar("C", bound=type[Part])

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedcohort.core.keyed import Key, numpy_generator
+from fedcohort.util.keyed import Key, numpy_generator
 
 SENSITIVITY = 2
 

@@ -23,9 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.keyed import generator
 from fedcohort.core.profile import Privacy, Profile
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.keyed import generator
 
 Memory = dict[str, Tensor]
 Ids = Tensor  # int64 client numbers

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcohort.core.flat import Flat
-from fedcohort.core.settings import above, at_least, below, between
-from fedcohort.errors import UserError
+from fedcohort.models.flat import Flat
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import above, at_least, below, between
 
 STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
 

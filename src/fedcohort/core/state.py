@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedcohort.core import shelf
-from fedcohort.core.flat import Weights
+from fedcohort.core import client_store
 from fedcohort.core.parts import Clients, Memory
+from fedcohort.models.flat import Weights
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def pack(state: State) -> dict[str, Tensor]:
             out.update({f"group/{number}/{role}/{key}": value for key, value in getattr(group, role).items()})
     for number, weights in enumerate(state.encoders):
         out.update({f"encoder/{number}/{key}": value for key, value in weights._asdict().items()})
-    out.update(shelf.pack(state.clients))
+    out.update(client_store.pack(state.clients))
     # Groups split off one another share tensors until they train; the file format wants each its own.
     return {key: value.clone(memory_format=torch.contiguous_format) for key, value in out.items()}
 
 
-def unpack(tensors: dict[str, Tensor], reopen: shelf.Reopen | None = None) -> State:
+def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None) -> State:
     """The inverse of :func:`pack`; ``reopen`` finds clients' memories if they are not among the tensors."""
 
     def under(prefix: str) -> Memory:
@@ -67,5 +67,5 @@ def unpack(tensors: dict[str, Tensor], reopen: shelf.Reopen | None = None) -> St
         encoders.append(Weights(**own))
     up, down = tensors["bytes"].tolist()
     done = int(tensors["round"])
-    clients = shelf.unpack(tensors, reopen)
+    clients = client_store.unpack(tensors, reopen)
     return State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))

@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import nn
 
-from fedcohort.augment import Augment, augmentation
 from fedcohort.core.faults import Faults
-from fedcohort.core.flat import Flat
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy, Profile
+from fedcohort.data.augment import Augment, augmentation
 from fedcohort.data.federation import Federation
-from fedcohort.errors import UserError
 from fedcohort.models import flat_model
+from fedcohort.models.flat import Flat
+from fedcohort.util.errors import UserError
 
 
 @dataclass(frozen=True)

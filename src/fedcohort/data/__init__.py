@@ -1,7 +1,7 @@
 """Data for federations: load a source, deal it to clients, split each client.
 
 >>> from fedcohort.data import federate, load
->>> from fedcohort.partition import partitioner
+>>> from fedcohort.data.partition import partitioner
 >>> federation = federate(load("digits"), partitioner("dirichlet", clients=10, alpha=0.5), seed=0)
 >>> federation.num_clients, federation.num_classes, federation.shape
 (10, 10, (1, 8, 8))
@@ -10,12 +10,12 @@
 from pathlib import Path
 from typing import Any
 
-from fedcohort.core.settings import build
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.federation import Federation, Split
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import SOURCES
 from fedcohort.data.splitting import SplitPlan, federate
+from fedcohort.util.settings import build
 
 __all__ = ["Dataset", "Federation", "Places", "Split", "SplitPlan", "federate", "load"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.data.places import Places, Remote
-from fedcohort.errors import UserError
+from fedcohort.data.locate import Places, Remote
+from fedcohort.util.errors import UserError
 
 PIXELS = 3 * 32 * 32
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.data.images import read_images
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 
 def numbers_of(

@@ -9,9 +9,9 @@ import numpy as np
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places, Remote
+from fedcohort.data.locate import Places, Remote
 from fedcohort.data.unpack import read_bytes
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 MOST_AXES = 4

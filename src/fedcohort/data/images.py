@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 
 def read_images(

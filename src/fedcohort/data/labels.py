@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 LARGEST = 2**53  # beyond it floats skip whole numbers
 MANY = 1000  # more classes than this: the column is something else

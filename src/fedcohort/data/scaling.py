@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.settings import checked
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import checked
 
 Rule = Literal["federated", "client", "none"]
 BLOCK = 4096  # rows that are looked at together

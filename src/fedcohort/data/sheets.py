@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcohort.data.cifar_files import write_binary
 from fedcohort.data.unpack import read_arrays
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 TILE = 32
 PER_SHEET = 5000  # of CIFAR-100: its label file lists all rows, its sheets may be some of them

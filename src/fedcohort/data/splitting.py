@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core import keyed
-from fedcohort.core.settings import between, build
+from fedcohort.data.corruptions import change_images
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.domains import change_images
 from fedcohort.data.federation import Federation, Split
+from fedcohort.data.partition import Partition, Partitioner
+from fedcohort.data.partition._dealing import apportion
 from fedcohort.data.scaling import Rule, Scale, Scaling
-from fedcohort.errors import UserError
-from fedcohort.partition import Partition, Partitioner
-from fedcohort.partition._dealing import apportion
+from fedcohort.util import keyed
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import between, build
 
 
 @dataclass(frozen=True)

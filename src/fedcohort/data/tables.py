@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from fedcohort.core.limits import refuse_beyond
-from fedcohort.core.settings import nearest
 from fedcohort.data.features import hash_texts
-from fedcohort.data.places import Places, user_path
+from fedcohort.data.locate import Places, user_path
 from fedcohort.data.unpack import is_gzipped, read_bytes
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.memory_limit import refuse_beyond
+from fedcohort.util.settings import nearest
 
 if TYPE_CHECKING:
     import polars as pl

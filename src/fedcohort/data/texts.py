@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 PADDING, UNKNOWN, RESERVED = 0, 1, 2  # ids of no word; how many there are
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 GZIP = b"\x1f\x8b"
 OTHERS = (

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.core.settings import nearest
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places, user_path
+from fedcohort.data.locate import Places, user_path
 from fedcohort.data.tables import (
     FILE,
     cleaned,
@@ -27,8 +26,9 @@ from fedcohort.data.tables import (
     read_table,
     reading,
 )
-from fedcohort.errors import UserError
-from fedcohort.names import in_order, safe_names
+from fedcohort.util.errors import UserError
+from fedcohort.util.names import in_order, safe_names
+from fedcohort.util.settings import nearest
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedcohort.cluster import EXACT, Labels
-from fedcohort.diagnosis.distances import Array, pooled, proportions
-from fedcohort.diagnosis.grouping import Suggestion
-from fedcohort.metrics import adjusted_rand
+from fedcohort.stats.clustering import EXACT, Labels
+from fedcohort.stats.label_distances import Array, pooled, proportions
+from fedcohort.stats.label_groups import Suggestion
+from fedcohort.stats.metrics import adjusted_rand
 
 Level = Literal["little", "moderate", "strong"]
 

@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from fedcohort.core.engine import Answer, Order
-from fedcohort.core.flat import Weights
 from fedcohort.core.optimiser import Optimiser
 from fedcohort.core.parts import Objective
+from fedcohort.core.round.local_training import Job
 from fedcohort.core.task import Task
-from fedcohort.core.train import Job
 from fedcohort.engines.lowrank import stacked_maps, step_of
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.models.flat import Weights
 
 BLOCK = 64  # clients trained together
 

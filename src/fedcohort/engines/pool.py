@@ -24,17 +24,17 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Trial
-from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.round.local_training import Job, by_autograd
 from fedcohort.core.task import Task
-from fedcohort.core.train import Job, by_autograd
-from fedcohort.cores import usable_cores
 from fedcohort.data.federation import Split
+from fedcohort.engines.chain import Stack
 from fedcohort.engines.kernels import speed_up
-from fedcohort.engines.loop import LoopEngine, predict
 from fedcohort.engines.lowrank import Lockstep, train_block
-from fedcohort.engines.memory import keep_freed_memory
-from fedcohort.engines.stack import Stack
+from fedcohort.engines.malloc import keep_freed_memory
+from fedcohort.engines.reference import LoopEngine, predict
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.cpu import usable_cores
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -20,14 +20,14 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.flower import wire
-from fedcohort.flower.keep import Keep
-from fedcohort.flower.own_data import OwnData
+from fedcohort.flower import messages
+from fedcohort.flower.client_data import OwnData
+from fedcohort.flower.client_store import Keep
+from fedcohort.flower.handler import Worker
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.policy import Policy, Refusal, refuse, whole
-from fedcohort.flower.wire import Letter
-from fedcohort.flower.worker import Worker
+from fedcohort.runs.experiment import Experiment
+from fedcohort.util.errors import UserError
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -42,7 +42,7 @@ def answer(message: Message, context: Context) -> Message:
     """Whatever goes wrong here, the server is told a code: the words of an error may quote data."""
     kind = message.metadata.message_type
     try:
-        letter = wire.read(message.content)
+        letter = messages.read(message.content)
         reply = worker_for(context, letter).answer(kind, letter)
     except Refusal as refusal:
         if refusal.why:
@@ -50,11 +50,11 @@ def answer(message: Message, context: Context) -> Message:
         reply = Letter({"code": refusal.code}, {})
     except UserError as error:
         log.error("cannot answer %s: %s", kind, error)
-        reply = Letter({"code": wire.FAILED}, {})
+        reply = Letter({"code": messages.FAILED}, {})
     except Exception:
         log.exception("cannot answer %s", kind)
-        reply = Letter({"code": wire.FAILED}, {})
-    return Message(wire.write(reply), reply_to=message)
+        reply = Letter({"code": messages.FAILED}, {})
+    return Message(messages.write(reply), reply_to=message)
 
 
 def worker_for(context: Context, letter: Letter) -> Worker:
@@ -108,5 +108,5 @@ def _register(kind: str) -> None:
     (decorate(action) if action else decorate())(answer)
 
 
-for _kind in wire.KINDS:
+for _kind in messages.KINDS:
     _register(_kind)

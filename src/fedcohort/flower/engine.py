@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
-from fedcohort.core.flat import Weights
-from fedcohort.core.merge import merged_task
 from fedcohort.core.method import Method
 from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
+from fedcohort.core.round.merge import merged_task
 from fedcohort.core.task import Task
-from fedcohort.errors import UserError
-from fedcohort.flower import wire
-from fedcohort.flower.away import Away, Kept
-from fedcohort.flower.diary import note
-from fedcohort.flower.expect import (
+from fedcohort.core.trust import Trust
+from fedcohort.flower import messages
+from fedcohort.flower.client_store import NEVER
+from fedcohort.flower.event_log import note
+from fedcohort.flower.messages import Letter, write_models
+from fedcohort.flower.nodes import Nodes
+from fedcohort.flower.remote_store import Away, Kept
+from fedcohort.flower.transport import Silence, enclosed, understood
+from fedcohort.flower.validation import (
     Expected,
     Score,
     all_scores,
@@ -30,11 +33,8 @@ from fedcohort.flower.expect import (
     told_score,
     update_shapes,
 )
-from fedcohort.flower.keep import NEVER
-from fedcohort.flower.nodes import Nodes
-from fedcohort.flower.post import Silence, enclosed, understood
-from fedcohort.flower.wire import Letter, write_models
-from fedcohort.trust import Trust
+from fedcohort.models.flat import Weights
+from fedcohort.util.errors import UserError
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class FlowerEngine:
         self._early = {}
         letters = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
         read = self._read_answer
-        told = self._ask(wire.TRAIN, letters, read, number)
+        told = self._ask(messages.TRAIN, letters, read, number)
         told |= self._heard({c: reply for c, reply in early.items() if not isinstance(reply, Silence)}, read)
         self.silent |= {c: reply for c, reply in early.items() if isinstance(reply, Silence)}  # noted then
         told = self._credible(told)
@@ -102,7 +102,7 @@ class FlowerEngine:
                     answer = answer._replace(mine=Kept(number, dict))
                     self.afresh.discard(client)
                 answers.append(answer)
-            elif self.silent[client].code in (wire.NOT_FINITE, wire.UNREADABLE):
+            elif self.silent[client].code in (messages.NOT_FINITE, messages.UNREADABLE):
                 answers.append(expected.nothing(self.silent[client].why))
         if orders and not orders[0].judged:
             self._count_empty(answers)
@@ -115,8 +115,8 @@ class FlowerEngine:
         def read(client: int, letter: Letter) -> Answer:
             return self._expected[client].complete(known[client], letter)
 
-        told = self._credible(self._ask(wire.UPDATE, letters, read, number))
-        refused = [c for c, silence in self.silent.items() if silence.code == wire.UNREADABLE]
+        told = self._credible(self._ask(messages.UPDATE, letters, read, number))
+        refused = [c for c, silence in self.silent.items() if silence.code == messages.UNREADABLE]
         told |= {client: self._expected[client].nothing(self.silent[client].why) for client in refused}
         self._count_empty(list(told.values()))
         return [told[client] for client in known if client in told]
@@ -134,7 +134,7 @@ class FlowerEngine:
 
     def _refuse(self, odd: Mapping[int, str]) -> None:
         for client, why in odd.items():
-            self.silent[client] = Silence(why, wire.UNREADABLE)
+            self.silent[client] = Silence(why, messages.UNREADABLE)
             self._note(client, why)
 
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
@@ -148,7 +148,7 @@ class FlowerEngine:
         unknown = [client for client in clients if client not in known]
         letters = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
         known |= self._ask(
-            wire.LOSS, letters, lambda _, letter: told_loss(letter, "loss", self.trust), number
+            messages.LOSS, letters, lambda _, letter: told_loss(letter, "loss", self.trust), number
         )
         return torch.tensor([known.get(client, float("nan")) for client in clients])
 
@@ -161,14 +161,14 @@ class FlowerEngine:
             size = int(self.task.federation.train.sizes[client])
             return told_answer(letter, pattern, size if pattern.dim() else models - 1, self.trust)
 
-        told = self._ask(wire.SURVEY, self._trials(trial), read)
+        told = self._ask(messages.SURVEY, self._trials(trial), read)
         there = torch.tensor(sorted(told), dtype=torch.long)
         answers = [told[client] for client in there.tolist()]
         return there, torch.stack(answers) if answers else pattern.new_zeros(0, *pattern.shape)
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
         models = len(trial.models)
-        told = self._ask(wire.CROSS, self._trials(trial), lambda _, letter: told_accuracy(letter, models))
+        told = self._ask(messages.CROSS, self._trials(trial), lambda _, letter: told_accuracy(letter, models))
         table = torch.full((models, len(trial.clients)), torch.nan)
         for column, client in enumerate(trial.clients.tolist()):
             if client in told:
@@ -202,7 +202,7 @@ class FlowerEngine:
         def score(client: int, letter: Letter) -> Score:
             return told_score(letter, int(federation.test.sizes[client]), federation.num_classes, self.trust)
 
-        replies = self._ask(wire.SCORE, letters, lambda _, letter: letter)
+        replies = self._ask(messages.SCORE, letters, lambda _, letter: letter)
         polled = {client: replies[client] for client in params if poll and client in replies}
         losses = self._heard(polled, lambda _, letter: told_loss(letter, "train_loss", self.trust))
         self._polled = {client: (params[client], loss) for client, loss in losses.items()}
@@ -283,9 +283,9 @@ class FlowerEngine:
                 continue
             self.silent[client] = what
             self._note(client, what.why)
-            if what.code == wire.FORGOT:
+            if what.code == messages.FORGOT:
                 self.afresh.add(client)
-            if what.code == wire.NO_ENCODERS:
+            if what.code == messages.NO_ENCODERS:
                 self.has_encoders.discard(client)
         return heard
 
@@ -293,7 +293,7 @@ class FlowerEngine:
         """Clients' memories; of one that does not answer, that of a client that never trained."""
         letters = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
-        told = self._ask(wire.MEMORY, letters, lambda _, letter: told_memory(letter, blank))
+        told = self._ask(messages.MEMORY, letters, lambda _, letter: told_memory(letter, blank))
         odd = outsized(told, self.trust)
         self._refuse(odd)
         return {c: told[c] if c in told and c not in odd else blank for c in versions}

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedcohort.checkpoint import write_atomically
 from fedcohort.core.noise import SENSITIVITY
-from fedcohort.errors import UserError
-from fedcohort.lock import held
+from fedcohort.util.checkpoint import write_atomically
+from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import held
 
 FILE = "ledger.json"
 

@@ -4,12 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from fedcohort.flower import wire
-from fedcohort.flower.card import read_card
-from fedcohort.flower.diary import note
-from fedcohort.flower.post import Post, Silence
+from fedcohort.flower import messages
+from fedcohort.flower.client_info import read_card
+from fedcohort.flower.event_log import note
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.roster import Roster
-from fedcohort.flower.wire import Letter
+from fedcohort.flower.transport import Post, Silence
 
 NOWHERE = 0  # the node of a client that was not met yet
 TRIES = 3  # questions to a node that says nothing sensible of itself
@@ -73,7 +73,7 @@ class Nodes:
             return
         asked = [node for node in unknown if not self._is_admitted(node, missing)]
         if asked:
-            answers = self.post.ask(wire.PROFILE, dict.fromkeys(asked, self.question()))
+            answers = self.post.ask(messages.PROFILE, dict.fromkeys(asked, self.question()))
             for node, answer in answers.items():
                 self._compare(node, answer, missing)
 

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.profile import STRICTNESS, Local
-from fedcohort.core.settings import above, at_least, between, build
-from fedcohort.engines.loop import LoopEngine
-from fedcohort.flower import wire
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.flower import messages
 from fedcohort.flower.ledger import Ledger
-from fedcohort.names import safe_name
-from fedcohort.own_code import own_code_in
+from fedcohort.util.names import safe_name
+from fedcohort.util.settings import above, at_least, between, build
+from fedcohort.util.user_code import own_code_in
 
 LOSS_CAP = 10.0  # of one sample, where losses are told in steps: a model that only guesses loses log(classes)
 
@@ -37,7 +37,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a mistake
 
 def refuse(why: str) -> Refusal:
     """A refusal because of the policy."""
-    return Refusal(wire.REFUSED, why)
+    return Refusal(messages.REFUSED, why)
 
 
 @dataclass(frozen=True)

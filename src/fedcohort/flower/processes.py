@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",

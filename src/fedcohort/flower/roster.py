@@ -14,16 +14,16 @@ from torch import Tensor
 
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
+from fedcohort.core.trust import Trust, middle
 from fedcohort.data.federation import Federation, Split, Told
 from fedcohort.data.scaling import Moments, Scale, merged
-from fedcohort.errors import UserError
-from fedcohort.flower.card import Card, all_classes, ask_cards, named_apart
-from fedcohort.flower.diary import note
-from fedcohort.flower.post import Post
-from fedcohort.flower.wire import Letter
-from fedcohort.names import natural
-from fedcohort.revealed import Revealed
-from fedcohort.trust import Trust, middle
+from fedcohort.flower.client_info import Card, all_classes, ask_cards, named_apart
+from fedcohort.flower.event_log import note
+from fedcohort.flower.messages import Letter
+from fedcohort.flower.transport import Post
+from fedcohort.runs.revealed import Revealed
+from fedcohort.util.errors import UserError
+from fedcohort.util.names import natural
 
 log = logging.getLogger("fedcohort.flower")
 

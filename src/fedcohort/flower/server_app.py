@@ -15,27 +15,27 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedcohort.about import About
-from fedcohort.checkpoint import write_atomically
-from fedcohort.comparison import Job, Plan, begin, reopen
-from fedcohort.core.loop import start
+from fedcohort.core.round.loop import start
 from fedcohort.core.task import Task
-from fedcohort.errors import UserError
-from fedcohort.experiment import Experiment
-from fedcohort.files import read_toml
-from fedcohort.flower.diary import Diary, said_aloud
 from fedcohort.flower.engine import FlowerEngine
+from fedcohort.flower.event_log import Diary, said_aloud
+from fedcohort.flower.messages import Letter
 from fedcohort.flower.nodes import NOWHERE, Nodes
-from fedcohort.flower.post import Post
 from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
-from fedcohort.flower.wire import Letter
-from fedcohort.lock import held
+from fedcohort.flower.transport import Post
 from fedcohort.models import flat_model
-from fedcohort.own_code import own_code_in
-from fedcohort.record import ROSTER, Recorder, disk_mistakes, read_result
 from fedcohort.report import REPORT, write_report
-from fedcohort.runner import Result, run
-from fedcohort.trackers import start_trackers
+from fedcohort.runs.about import About
+from fedcohort.runs.comparison import Job, Plan, begin, reopen
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.recorder import ROSTER, Recorder, disk_mistakes, read_result
+from fedcohort.runs.run import Result, run
+from fedcohort.runs.trackers import start_trackers
+from fedcohort.util.checkpoint import write_atomically
+from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import held
+from fedcohort.util.files import read_toml
+from fedcohort.util.user_code import own_code_in
 
 log = logging.getLogger("fedcohort.flower")
 

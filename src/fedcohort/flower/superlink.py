@@ -15,11 +15,11 @@ from pathlib import Path
 
 import tomli_w
 
-from fedcohort.errors import UserError
 from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import CA, CLIENTS, SERVER, SERVER_KEY
 from fedcohort.flower.door import Limits
 from fedcohort.flower.processes import Process, environment, program, wait_for_health
+from fedcohort.util.errors import UserError
 
 CONNECTION = "fedcohort"  # what Flower's own commands call this server: flwr run APP fedcohort
 LOOK = 1.0  # seconds between two looks at the processes and the folder of keys
@@ -104,7 +104,7 @@ class Server:
         return Process(command, environment(self.home), say)
 
     def _start_gate(self, say: Callable[[str], None]) -> Process:
-        command = [sys.executable, "-m", "fedcohort.flower.gate", "--upstream", self._link]
+        command = [sys.executable, "-m", "fedcohort.flower.proxy", "--upstream", self._link]
         command += ["--host", self.host, "--port", str(self.port), "--ca", str(self.certs / CA)]
         command += ["--certificate", str(self.certs / SERVER), "--key", str(self.certs / SERVER_KEY)]
         command += ["--clients", str(self.certs / CLIENTS), "--per-address", str(self.per_address)]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedcohort.errors import UserError
 from fedcohort.flower.processes import Process, environment, free_port, program
+from fedcohort.util.errors import UserError
 
 PATIENCE = 120.0  # seconds of refusals after which they are believed: longer than the server's minute
 PAUSE = 5.0  # seconds between two attempts

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedcohort.errors import UserError
-from fedcohort.own_code import own_function
+from fedcohort.util.errors import UserError
+from fedcohort.util.user_code import own_function
 
 PYPROJECT = """\
 [build-system]
@@ -110,8 +110,8 @@ OWN = "| `{name}` | your own code, as it was when this folder was written |\n"
 def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") -> list[Path]:
     """The app's files around a copy of the experiment and of the user's modules that it names; refuses a
     folder that exists."""
-    from fedcohort.experiment import Experiment
     from fedcohort.flower.processes import QUIET
+    from fedcohort.runs.experiment import Experiment
 
     setting = Experiment.read(experiment)
     functions = [load] if load else []

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import join_largest
 from fedcohort.core.parts import Grouping, Memory, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.stats.clustering import join_largest
 
 
 class Lesson(NamedTuple):

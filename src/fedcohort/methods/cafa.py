@@ -28,9 +28,9 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least, between
-from fedcohort.diagnosis.grouping import largest, share_clusters
-from fedcohort.errors import UserError
+from fedcohort.stats.label_groups import largest, share_clusters
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least, between
 
 
 @register

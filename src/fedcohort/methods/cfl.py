@@ -26,12 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import bipartition, cosines, separation
+from fedcohort.core.deltas import combine
 from fedcohort.core.method import register
 from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.rows import combine
-from fedcohort.core.settings import at_least, between
+from fedcohort.stats.clustering import bipartition, cosines, separation
+from fedcohort.util.settings import at_least, between
 
 
 @register

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.settings import above
+from fedcohort.util.settings import above
 
 
 @register

@@ -22,7 +22,7 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import between
+from fedcohort.util.settings import between
 
 
 @register

@@ -21,7 +21,6 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import register
 from fedcohort.core.parts import (
     Aggregator,
@@ -36,7 +35,8 @@ from fedcohort.core.parts import (
     View,
 )
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above
+from fedcohort.models.flat import Weights
+from fedcohort.util.settings import above
 
 
 @register

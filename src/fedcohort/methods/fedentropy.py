@@ -22,8 +22,8 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import between
-from fedcohort.entropy import EQUAL, entropy
+from fedcohort.stats.entropy import EQUAL, entropy
+from fedcohort.util.settings import between
 
 
 @register

@@ -43,12 +43,12 @@ from typing import Annotated, Literal
 import numpy as np
 from torch import Tensor
 
-from fedcohort import cluster, gaussian
 from fedcohort.core.method import register
 from fedcohort.core.parts import Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least, between
 from fedcohort.methods._interaction import Interaction, Lesson
+from fedcohort.stats import clustering, gaussian
+from fedcohort.util.settings import above, at_least, between
 
 LEAST = 3  # clients among whom one can be untypical
 
@@ -66,7 +66,7 @@ class FedGWC(Interaction):
     decay: Annotated[float, between(0, 1)] = 0.0  # how fast alpha falls with the rounds
     unbiased: bool = False  # make up for entries of the matrix that started at zero and were seen rarely
     view: Literal["column", "row"] = "column"  # of the interaction matrix, that stands for a client
-    spectral: cluster.Assign = "cluster_qr"  # how spectral clustering gives labels
+    spectral: clustering.Assign = "cluster_qr"  # how spectral clustering gives labels
     reading: Literal["paper", "code"] = "paper"  # the text, or all that the authors' code does otherwise
     padding: Annotated[int, between(0, 10_000)] = 0  # values drawn beside the losses, in the code's reading
 
@@ -96,9 +96,11 @@ class FedGWC(Interaction):
         """The part of each member; all zero when no split has a Davies-Bouldin score below one."""
         views, seed = interaction if self.view == "row" else interaction.T, profile.seed
         if self.reading == "code":
-            alike = cluster.stretched_alike(views, self.beta)
+            alike = clustering.stretched_alike(views, self.beta)
             most = min(len(views) // profile.cohort, self.max_groups)
-            return cluster.spectral_by_davies_bouldin(alike, most, 1, seed, "embedding", self.spectral)
-        alike = cluster.perceived_alike(views, self.beta)
+            return clustering.spectral_by_davies_bouldin(alike, most, 1, seed, "embedding", self.spectral)
+        alike = clustering.perceived_alike(views, self.beta)
         least = self.min_group or math.ceil(LEAST / profile.share - 1e-9)
-        return cluster.spectral_by_davies_bouldin(alike, self.max_groups, least, seed, "rows", self.spectral)
+        return clustering.spectral_by_davies_bouldin(
+            alike, self.max_groups, least, seed, "rows", self.spectral
+        )

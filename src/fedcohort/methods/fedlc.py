@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.core.settings import at_least
+from fedcohort.util.settings import at_least
 
 MASKED = -1e9  # as good as minus infinity to a softmax, and zero times it is zero
 

@@ -31,13 +31,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import by_mean, dbscan_groups, kmedoids_groups, optics_groups
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least, below
-from fedcohort.diagnosis.distances import hellinger_to_pool
-from fedcohort.histograms import client_space, label_histograms
+from fedcohort.stats.clustering import by_mean, dbscan_groups, kmedoids_groups, optics_groups
+from fedcohort.stats.histograms import client_space, label_histograms
+from fedcohort.stats.label_distances import hellinger_to_pool
+from fedcohort.util.settings import above, at_least, below
 
 Top = Annotated[int, at_least(1)] | Literal["auto"] | None
 

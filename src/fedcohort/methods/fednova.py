@@ -24,7 +24,7 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least, below
+from fedcohort.util.settings import at_least, below
 
 
 @register

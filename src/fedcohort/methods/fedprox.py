@@ -15,7 +15,7 @@ from typing import Annotated
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import Anchor, Objective, View
-from fedcohort.core.settings import at_least
+from fedcohort.util.settings import at_least
 
 
 @register

@@ -19,7 +19,7 @@ import torch
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.core.settings import between
+from fedcohort.util.settings import between
 
 
 @register

@@ -29,7 +29,6 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import register
 from fedcohort.core.parts import (
     Aggregator,
@@ -44,7 +43,8 @@ from fedcohort.core.parts import (
     View,
 )
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least
+from fedcohort.models.flat import Weights
+from fedcohort.util.settings import above, at_least
 
 
 @register

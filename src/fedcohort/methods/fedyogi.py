@@ -21,8 +21,8 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above, at_least, below
 from fedcohort.methods import _fedopt
+from fedcohort.util.settings import above, at_least, below
 
 
 @register

@@ -24,13 +24,13 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import join_largest, kmeans_groups
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.layers import last_layer
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Sampling, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.models.last_layer import last_layer
+from fedcohort.stats.clustering import join_largest, kmeans_groups
+from fedcohort.util.settings import at_least
 
 
 @register

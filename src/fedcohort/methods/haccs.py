@@ -27,13 +27,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.cluster import optics_groups
+from fedcohort.core.latency import latencies
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least, between
-from fedcohort.histograms import client_space, label_histograms
-from fedcohort.latency import latencies
+from fedcohort.stats.clustering import optics_groups
+from fedcohort.stats.histograms import client_space, label_histograms
+from fedcohort.util.settings import at_least, between
 
 
 @register

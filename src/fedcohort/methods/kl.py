@@ -28,8 +28,8 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least
-from fedcohort.entropy import entropy
+from fedcohort.stats.entropy import entropy
+from fedcohort.util.settings import at_least
 
 
 @register

@@ -23,8 +23,8 @@ from torch import Tensor
 from fedcohort.core.method import register
 from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import at_least
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least
 
 
 @register

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcohort.core.method import register
 from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.settings import above, at_least
+from fedcohort.util.settings import above, at_least
 
 TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
 

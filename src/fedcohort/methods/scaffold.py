@@ -21,7 +21,6 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.flat import Weights
 from fedcohort.core.method import register
 from fedcohort.core.parts import (
     Aggregator,
@@ -36,8 +35,9 @@ from fedcohort.core.parts import (
     View,
 )
 from fedcohort.core.profile import Profile
-from fedcohort.core.settings import above
-from fedcohort.errors import UserError
+from fedcohort.models.flat import Weights
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import above
 
 
 @register

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fedcohort.core.flat import Flat, Weights
-from fedcohort.core.limits import refuse_beyond
-from fedcohort.core.registry import Registry
-from fedcohort.core.settings import build as build_settings
-from fedcohort.errors import UserError
-from fedcohort.own_code import in_words, own_function
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.errors import UserError
+from fedcohort.util.memory_limit import refuse_beyond
+from fedcohort.util.registry import Registry
+from fedcohort.util.settings import build as build_settings
+from fedcohort.util.user_code import in_words, own_function
 
 COPIES = 4  # of a network's weights, that training it takes at least
 

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 
 from torch import nn
 
-from fedcohort.core.settings import at_least
 from fedcohort.models import ImageModel
+from fedcohort.util.settings import at_least
 
 WIDTHS = (1, 2, 4, 8, 8)  # of the five groups, relative to the first
 

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from torch import nn
 
-from fedcohort.core.settings import at_least
 from fedcohort.models import MODELS, TextModel
+from fedcohort.util.settings import at_least
 
 
 @MODELS.register

@@ -12,8 +12,8 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from fedcohort.core.settings import at_least, below
 from fedcohort.models import MODELS, TextModel
+from fedcohort.util.settings import at_least, below
 
 Share = Annotated[float, at_least(0), below(1)]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from fedcohort.errors import UserError
 from fedcohort.models import MODELS, Model
+from fedcohort.util.errors import UserError
 
 
 @MODELS.register

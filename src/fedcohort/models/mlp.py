@@ -7,8 +7,8 @@ from typing import Annotated
 
 from torch import nn
 
-from fedcohort.core.settings import at_least
 from fedcohort.models import MODELS, Model
+from fedcohort.util.settings import at_least
 
 
 @MODELS.register

@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedcohort.core.expression import parse
 from fedcohort.core.method import METHODS, Method, make
-from fedcohort.core.settings import build
-from fedcohort.errors import UserError
 from fedcohort.presets.experiments import Conditions, conditions, fill, shown, under_conditions, words
 from fedcohort.presets.files import known, papers, tables
+from fedcohort.util.errors import UserError
+from fedcohort.util.expression import parse
+from fedcohort.util.settings import build
 
 __all__ = [
     "Conditions",

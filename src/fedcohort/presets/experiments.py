@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from fedcohort.core.settings import build
-from fedcohort.errors import UserError
 from fedcohort.presets.files import known, tables
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import build
 
 CHOOSES = {"data": "source", "partition": "name", "model": "name"}  # the key that says which one
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 
 @cache

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedcohort.checkpoint import write_atomically
-from fedcohort.diagnosis.features import FeatureSkew
-from fedcohort.diagnosis.report import Diagnosis
-from fedcohort.errors import UserError
+from fedcohort.diagnosis.diagnosis import Diagnosis
 from fedcohort.report.page import MARK, Page, render
-from fedcohort.rundir import CONFIG, ENVIRONMENT
+from fedcohort.runs.stored import CONFIG, ENVIRONMENT
+from fedcohort.stats.attribute_psi import FeatureSkew
+from fedcohort.util.checkpoint import write_atomically
+from fedcohort.util.errors import UserError
 
 REPORT = "report.html"  # in the directory of a comparison
 HEAD = 1000  # bytes of a page that hold its mark
@@ -17,7 +17,7 @@ HEAD = 1000  # bytes of a page that hold its mark
 def write_report(runs: Sequence[Path], out: Path) -> Path:
     """A report on the runs in these directories, each of one run or of a comparison, complete or not."""
     from fedcohort.report.compose import runs_page
-    from fedcohort.report.gather import gather
+    from fedcohort.report.evidence import gather
 
     return _write(runs_page(gather(runs)), out)
 

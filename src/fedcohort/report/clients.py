@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedcohort import checkpoint
 from fedcohort.core.state import unpack
-from fedcohort.diagnosis.distances import Array, hellinger_points
 from fedcohort.methods.fedgwc import FedGWC
-from fedcohort.report.gather import Evidence, Labels, Run
+from fedcohort.report.evidence import Evidence, Labels, Run
 from fedcohort.report.groups import group_cards
 from fedcohort.report.labels import (
     BAR,
@@ -27,6 +25,8 @@ from fedcohort.report.labels import (
 )
 from fedcohort.report.page import Card
 from fedcohort.report.style import figure, plain_each, thinned
+from fedcohort.stats.label_distances import Array, hellinger_points
+from fedcohort.util import checkpoint
 
 COLUMNS = 125  # most columns of a participation chart
 HOVER = 38  # characters of the page about a client on a map, its place included

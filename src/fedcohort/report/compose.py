@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from fedcohort.report import curves
 from fedcohort.report.clients import client_cards
-from fedcohort.report.gather import Evidence, Labels, Run
-from fedcohort.report.happened import happened_tab
+from fedcohort.report.events import happened_tab
+from fedcohort.report.evidence import Evidence, Labels, Run
 from fedcohort.report.labels import psi_card
 from fedcohort.report.page import ALL, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcohort.diagnosis.distances import Array
-from fedcohort.report.gather import Curve, Evidence, Labels, Run
+from fedcohort.report.evidence import Curve, Evidence, Labels, Run
 from fedcohort.report.page import Card
 from fedcohort.report.style import OTHERS, figure, look, plain, small, thinned
+from fedcohort.stats.label_distances import Array
 
 SCOPES = ("global", "personal", "adapted")
 MEAN = "mean"

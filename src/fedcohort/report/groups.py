@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.report.gather import Ints, Run
+from fedcohort.report.evidence import Ints, Run
 from fedcohort.report.page import Card
 from fedcohort.report.style import COLOURS, INK, figure, mark, plain, small, thinned
 

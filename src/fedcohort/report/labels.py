@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.diagnosis.distances import Array, proportions, psi, psi_signed_terms, wpsi
 from fedcohort.report.page import Card
 from fedcohort.report.style import DIVERGING, OTHERS, figure, mark, plain, plain_each, small, thinned
+from fedcohort.stats.label_distances import Array, proportions, psi, psi_signed_terms, wpsi
 
 CLIENTS = 1000  # most clients in a chart
 CELLS = 900_000  # characters of all charts of a kind on one page

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.diagnosis.distances import Array
-from fedcohort.report.gather import Ints
+from fedcohort.report.evidence import Ints
 from fedcohort.report.labels import left_out, rows_allowed
 from fedcohort.report.page import Card
 from fedcohort.report.service import Service
 from fedcohort.report.style import OTHERS, figure, plain, small, thinned
+from fedcohort.stats.label_distances import Array
 
 GOOD = {"color": "#0072B2", "size": 8, "opacity": 0.85}
 BAD = {"color": "#D55E00", "size": 10, "symbol": "diamond"}

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Iterator
 
-from fedcohort.files import read_text
-from fedcohort.report.gather import Evidence
+from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Table
-from fedcohort.rundir import CONFIG
+from fedcohort.runs.stored import CONFIG
+from fedcohort.util.files import read_text
 
 
 def provenance_card(evidence: Evidence) -> Card:

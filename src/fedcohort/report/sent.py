@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedcohort.core.profile import Privacy
-from fedcohort.report.gather import Evidence, Run
+from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
 
 UPDATES = ("training", "update")  # the messages that carry what a client learnt

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedcohort.diagnosis.distances import pooled, proportions
-from fedcohort.report.gather import Evidence, Run
+from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.luck import luck_card
 from fedcohort.report.page import Card, Led, Table
 from fedcohort.report.service import Service, worst_tenth
+from fedcohort.stats.label_distances import pooled, proportions
 
 TOLD = 4  # clients about whom there is a paragraph
 LISTED = 15

@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fedcohort.diagnosis.distances import Array, proportions
-from fedcohort.report.gather import Evidence, Ints, Labels, Run
+from fedcohort.report.evidence import Evidence, Ints, Labels, Run
+from fedcohort.stats.label_distances import Array, proportions
 
 FALSE = 0.05  # share of false discoveries among the clients that are named
 BETTER = 0.05  # of accuracy: what another method must add to be worth a hint ...

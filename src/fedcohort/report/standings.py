@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.comparison import Standing, columns, rank, uneven
-from fedcohort.core.merge import too_short
-from fedcohort.over_rounds import titles
-from fedcohort.report.gather import Evidence, Run
+from fedcohort.cli.tables import SCOPES, cell, rounds_cells
+from fedcohort.core.round.merge import too_short
+from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
-from fedcohort.show import SCOPES, cell, rounds_cells
+from fedcohort.runs.comparison import Standing, columns, rank, uneven
+from fedcohort.runs.over_rounds import titles
 
 MAIN = "global.accuracy"
 LOSS = "global.loss"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcohort.diagnosis.distances import Array
+from fedcohort.stats.label_distances import Array
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -7,7 +7,7 @@
 before its author writes a test.
 """
 
-from fedcohort.testing.laws import CHECKS, check_method
-from fedcohort.testing.trial import accuracy, assert_same, play, tiny_task
+from fedcohort.testing.checks import CHECKS, check_method
+from fedcohort.testing.tiny import accuracy, assert_same, play, tiny_task
 
 __all__ = ["CHECKS", "accuracy", "assert_same", "check_method", "play", "tiny_task"]

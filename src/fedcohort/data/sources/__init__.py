@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from fedcohort.core.registry import Registry
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
+from fedcohort.util.registry import Registry
 
 
 class Source(Protocol):

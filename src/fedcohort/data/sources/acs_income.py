@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import as_numbers, as_words, find_files, read_columns, row_order
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl

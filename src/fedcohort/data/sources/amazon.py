@@ -7,12 +7,12 @@ https://aclanthology.org/P07-1056, as one table of all labelled reviews.
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fedcohort.core.settings import at_least
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.sources.text import Text
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least
 
 FOLDERS = ("amazon_multidomain", "amazon")
 FILES = ("reviews.csv.gz", "reviews.csv")

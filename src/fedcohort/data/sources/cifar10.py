@@ -10,7 +10,7 @@ from fedcohort.data.cifar_files import read_cifar
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

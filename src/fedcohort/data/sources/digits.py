@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 
 

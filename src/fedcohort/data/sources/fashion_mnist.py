@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import FILES, load_idx_folder
-from fedcohort.data.places import Places, Remote
+from fedcohort.data.locate import Places, Remote
 from fedcohort.data.sources import register
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcohort.core.settings import at_least, nearest
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import hash_texts, numbers_of
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least, nearest
 
 
 @register

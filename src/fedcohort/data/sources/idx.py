@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import load_idx_folder
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 
 

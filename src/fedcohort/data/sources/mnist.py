@@ -11,9 +11,9 @@ import numpy as np
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import FILES, load_idx_folder, read_idx, spellings
-from fedcohort.data.places import Places, Remote
+from fedcohort.data.locate import Places, Remote
 from fedcohort.data.sources import register
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
 
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = (

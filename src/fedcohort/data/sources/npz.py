@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from fedcohort.core.settings import nearest
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import numbers_of
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.unpack import read_arrays
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import nearest
 
 
 @register

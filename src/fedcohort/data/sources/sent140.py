@@ -11,14 +11,14 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from fedcohort.core.settings import at_least
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.texts import tokenise
 from fedcohort.data.unpack import read_bytes
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least
 
 FOLDERS = ("sent140", "sentiment140")
 TRAIN = ("training.1600000.processed.noemoticon.csv", "sent140_100k.csv.gz")

@@ -12,12 +12,12 @@ from typing import Annotated
 import numpy as np
 import torch
 
-from fedcohort.core.settings import at_least
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.unpack import read_bytes
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least
 
 FOLDERS = ("shakespeare",)
 NAMES = {" ": "space", "\n": "end of line"}  # of classes that would be invisible

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import torch
 
-from fedcohort.core import keyed
-from fedcohort.core.limits import refuse_beyond
-from fedcohort.core.settings import above, at_least, between
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
+from fedcohort.util import keyed
+from fedcohort.util.memory_limit import refuse_beyond
+from fedcohort.util.settings import above, at_least, between
 
 
 @register

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.settings import between
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import (
     FILE,
@@ -23,7 +22,8 @@ from fedcohort.data.tables import (
     require,
     row_order,
 )
-from fedcohort.errors import UserError
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import between
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import numpy as np
 
-from fedcohort.core.settings import at_least
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.places import Places
+from fedcohort.data.locate import Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import as_words, client_column, label_column, read_table, require, row_order
 from fedcohort.data.texts import tokenise
+from fedcohort.util.settings import at_least
 
 
 @register

@@ -1,0 +1,1 @@
+"""The command line, and all that is printed or served."""

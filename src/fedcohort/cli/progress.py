@@ -1,0 +1,136 @@
+"""Progress of runs: a live board on a terminal, plain lines in logs and pipes, nothing when asked."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+
+from rich.live import Live
+from rich.table import Table
+
+from fedcohort.cli.board import Line, Pace, board, percent
+from fedcohort.cli.tables import messages
+from fedcohort.core.evaluate import Row
+from fedcohort.core.round.loop import Report
+from fedcohort.core.state import State
+from fedcohort.runs.comparison import Outcome
+from fedcohort.runs.run import Callback, final_metrics
+
+EVERY = 30.0  # seconds between the lines of one run
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        return _Told(Line(method, seed, rounds))
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class Lines(Silent):
+    """Plain lines: when a run starts, every half minute, and when it ends."""
+
+    def __init__(self, runs: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.runs, self.clock = runs, clock
+        self.lock = threading.Lock()  # several runs go on at a time
+        self.started: dict[tuple[str, int], float] = {}
+        self.printed: dict[tuple[str, int], float] = {}
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        with self.lock:
+            self.started[method, seed] = self.printed[method, seed] = self.clock()
+            number = len(self.started)
+            messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
+        return _Told(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
+
+    def _now_and_then(self, line: Line) -> None:
+        run, now = (line.method, line.seed), self.clock()
+        if now - self.printed[run] >= EVERY and line.done < line.rounds:
+            self.printed[run] = now
+            messages.print(f"    {line}, {megabytes()}", markup=False, soft_wrap=True)
+
+    def end(self, outcome: Outcome) -> None:
+        accuracy = percent(outcome.metrics["global.accuracy"])
+        seconds = self.clock() - self.started[outcome.method, outcome.seed]
+        run = f"{outcome.method}, seed {outcome.seed}"
+        messages.print(f"    {run}: global accuracy {accuracy} after {seconds:.1f} s", markup=False)
+
+
+class LiveBoard(Silent):
+    """A live board of the runs that go on, gone when they end."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs, self.ended = runs, 0
+        self.lines: dict[tuple[str, int], Line] = {}
+        self.live = Live(console=messages, transient=True, refresh_per_second=4, get_renderable=self._board)
+        self.live.start()
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        line = self.lines[method, seed] = Line(method, seed, rounds)
+        return _Told(line)
+
+    def end(self, outcome: Outcome) -> None:
+        self.lines.pop((outcome.method, outcome.seed), None)
+        self.ended += 1
+
+    def stop(self) -> None:
+        self.live.stop()
+
+    def _board(self) -> Table:
+        return board(list(self.lines.values()), f"{self.ended} of {self.runs} runs complete, {megabytes()}")
+
+
+class _Told:
+    """A callback that keeps the line of its run up to date."""
+
+    def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:
+        self.line, self.then, self.trained = line, then, 0
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        self.trained += len(report.answered)
+        self.line.done = state.round
+        numbers = final_metrics(rows)
+        if "global.accuracy" in numbers:  # the round was evaluated
+            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+            self.line.groups = numbers["groups"]
+        self.line.pace.add(state.round, self.trained)
+        if self.then is not None:
+            self.then(self.line)
+        return False
+
+    def close(self, state: State) -> None:
+        pass
+
+
+def megabytes() -> str:
+    """Memory of this process and its children: now where the system tells, else the most so far."""
+    try:
+        children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+        pages = sum(_pages(process) for process in ["self", *chain(*children)])
+        used = pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        try:
+            import resource
+        except ImportError:  # Windows
+            return "memory unknown"
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return f"{used / 1e6:,.0f} MB"
+
+
+def _pages(process: str) -> int:
+    """Resident pages that are the process's own; 0 if it has ended."""
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text().split()
+    except FileNotFoundError:
+        if process == "self":
+            raise
+        return 0
+    return int(resident) - (0 if process == "self" else int(shared))

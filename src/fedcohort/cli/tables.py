@@ -1,0 +1,161 @@
+"""What the terminal shows: the leaderboard, the list of methods, measured speed."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fedcohort.core.parts import ROLES
+from fedcohort.runs.comparison import Standing, columns
+from fedcohort.runs.over_rounds import titles
+
+messages = Console(stderr=True, highlight=False)  # everything that is not a result
+results = Console(highlight=False)
+
+
+def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
+    """Mean ± standard deviation over seeds; the best of each column in bold."""
+    seeds = max(len(standing.seeds) for standing in standings)
+    spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
+    title = f"After {rounds} rounds ({spread})"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
+    best = {}
+    shown = columns(standings)
+    for key, title, more_is_better, _ in shown:
+        table.add_column(title, justify="right", no_wrap=True)
+        values = [round(standing.mean.get(key, math.nan), 9) for standing in standings]
+        if more_is_better is not None and len(set(values)) > 1:
+            best[key] = max(values) if more_is_better else min(values)
+    for standing in standings:
+        cells = []
+        for key, _, _, kind in shown:
+            mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
+            text = cell(mean, std, kind, seeds > 1)
+            cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
+        table.add_row(standing.method, *cells)
+    return table
+
+
+def rounds_table(standings: Sequence[Standing]) -> Table | None:
+    """Global accuracy summed up over rounds, as far as the experiment asked for it."""
+    wanted = titles(standings[0].mean)
+    if not wanted:
+        return None
+    table = Table(
+        title="Global accuracy over the rounds",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
+    for title in wanted.values():
+        table.add_column(title, justify="right")
+    for standing in standings:
+        table.add_row(standing.method, *rounds_cells(standing, wanted))
+    return table
+
+
+def rounds_cells(standing: Standing, keys: Iterable[str]) -> list[str]:
+    several = len(standing.seeds) > 1
+    return [
+        cell(standing.mean.get(key, math.nan), standing.std.get(key, math.nan), "percent", several)
+        for key in keys
+    ]
+
+
+def method_table(entries: Sequence[dict[str, Any]]) -> Table:
+    """All methods, a line each, by role."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("method", no_wrap=True)
+    table.add_column("role")
+    table.add_column("what it does", ratio=4)
+    table.add_column("needs", ratio=1)
+    order = list(ROLES)
+    for entry in sorted(entries, key=lambda e: (order.index(e["roles"][0]), e["name"])):
+        roles = ",\n".join(f"{role}*" if role in entry["default_for"] else role for role in entry["roles"])
+        roles = "reference" if entry["reference"] else roles
+        needs = ", ".join(use.replace("_", " ") for use in entry["needs"])
+        table.add_row(f"[bold]{entry['name']}[/bold]", roles, entry["title"], needs)
+    table.caption, table.caption_justify = "* the default of its role", "left"
+    return table
+
+
+def method_page(entry: dict[str, Any]) -> Group:
+    """One method in full."""
+    lines: list[Any] = [
+        f"[bold]{entry['name']}[/bold]  ({', '.join(entry['roles'])})",
+        Text(entry["title"]),
+        Text(entry["paper"], style="dim"),
+    ]
+    if entry["remarks"]:
+        lines += ["", Text(entry["remarks"])]
+    if entry["equation"]:
+        lines += ["", Padding(Text(entry["equation"]), (0, 0, 0, 4))]
+    if entry["differences"]:
+        lines += ["", "Where we differ from the paper", Text(entry["differences"])]
+    if entry["parameters"]:
+        table = Table("parameter", "default", "takes", "meaning", box=box.SIMPLE_HEAD, pad_edge=False)
+        for parameter in entry["parameters"]:
+            takes = f"{parameter['type']} {parameter['range']}".strip()
+            table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
+        lines += ["", table]
+    if entry["leaves"]:
+        table = Table("message", "when, and whose", "what leaves", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("bytes", justify="right")
+        for leaf in entry["leaves"]:
+            table.add_row(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
+        lines += ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
+    lines.append(Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}"))
+    return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
+
+
+def bench_tables(measured: dict[str, Any]) -> Group:
+    """One table per kind of job."""
+    jobs, parts = measured["jobs"], []
+    columns = (
+        "engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second",
+        "max_weight_difference",  # between engine and reference, after the last round
+    )  # fmt: skip
+    training = {name: job for name, job in jobs.items() if "engine_ms" in job}
+    if training:
+        titles = ("job", *(column.replace("_", " ") for column in columns))
+        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, title="Milliseconds a round (medians)")
+        for name, job in training.items():
+            table.add_row(name, *(f"{job[column]:,}" for column in columns))
+        parts.append(table)
+    for name, job in jobs.items():
+        if name not in training:
+            table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
+            for key, value in job.items():
+                for about, number in value.items() if isinstance(value, dict) else [("", value)]:
+                    table.add_row(f"{key} {about}".replace("_", " "), f"{number:,}")
+            parts.append(table)
+    return Group(*parts, Text(str(measured["machine"]), style="dim"))
+
+
+SCOPES = (
+    "global: all test samples together, each answered by the model that serves its client. "
+    "personal: the mean over clients of the accuracy on their own test samples. "
+    "AD: the mean of |1 - accuracy| over clients. "
+    "Rand, where groups are known: the share of pairs of clients that are rightly together or apart."
+)
+
+
+def cell(mean: float, std: float, kind: str, several: bool) -> str:
+    if math.isnan(mean):  # nobody has test samples
+        return "–"
+    if kind == "percent":
+        return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
+    if kind == "megabytes":
+        return f"{mean / 1e6:.2f}" if mean >= 1e5 else f"{mean / 1e6:.2g}"  # small models send kilobytes
+    if kind == "count":
+        return f"{mean:.1f}".removesuffix(".0")
+    return f"{mean:.3f}"

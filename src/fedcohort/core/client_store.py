@@ -1,0 +1,186 @@
+"""What clients remember, when all of it would not fit in memory: one file for each, read when it trains.
+
+SCAFFOLD and FedDyn keep a vector as long as the model at every client; ten thousand clients of a million
+parameters make 40 GB. A shelf stands in a State where a dict of client memories stands otherwise, and is a
+value like it: ``updated`` gives another shelf that shares whatever did not change. A file that was replaced
+by a newer one is removed as soon as no shelf refers to it; the rest, for checkpoints, outlive the process.
+"""
+
+import os
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from fedcohort.core.parts import Clients, Memory
+from fedcohort.util.errors import UserError
+
+Reopen = Callable[[dict[int, int]], Clients]  # finds memories again by their versions
+IN_MEMORY = 1 << 30  # bytes of all clients together up to which they stay in memory
+
+
+class Entry:
+    """One client's file, as written in one round. Shelves that hold the same file share its entry."""
+
+    known: ClassVar[weakref.WeakValueDictionary[Path, "Entry"]] = weakref.WeakValueDictionary()
+
+    def __init__(self, path: Path, version: int) -> None:
+        self.path, self.version, self.flushed, self.replaced = path, version, False, False
+
+    @classmethod
+    def of(cls, path: Path, version: int) -> "Entry":
+        return cls.known.setdefault(path, cls(path, version))
+
+    def replace(self) -> None:
+        """There is a newer one: the file goes when nobody refers to it any more, but not at exit."""
+        if not self.replaced:
+            self.replaced = True
+            weakref.finalize(self, _remove, self.path).atexit = False
+
+
+class Memories(Mapping[int, Memory], ABC):
+    """Client memories that are not in this process's memory, each known by the round it was written in."""
+
+    @property
+    @abstractmethod
+    def versions(self) -> dict[int, int]:
+        """The round in which each client's memory was written."""
+
+    @abstractmethod
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "Memories":
+        """These memories with what some clients remember now."""
+
+    @abstractmethod
+    def emptied(self) -> Clients:
+        """Where memories of another kind begin."""
+
+    def flush(self) -> None:
+        """Makes sure that all are on the disk; a checkpoint that refers to them may follow."""
+
+
+class Shelf(Memories):
+    """Client memories in a folder; without one, in a folder that goes with the process."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="fedcohort-") if folder is None else None
+        self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
+        self._entries: dict[int, Entry] = {}
+
+    @classmethod
+    def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "Shelf":
+        """The shelf of a checkpoint."""
+        shelf = cls(folder)
+        for client, version in versions.items():
+            entry = Entry.of(shelf._path(client, version), version)
+            if not entry.path.is_file():
+                raise UserError(
+                    f"{entry.path}, which the checkpoint needs, is missing: restore it or start again"
+                )
+            shelf._entries[client] = entry
+        return shelf
+
+    def __getitem__(self, client: int) -> Memory:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self._entries[client].path
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}): restore it or start again") from None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def versions(self) -> dict[int, int]:
+        return {client: entry.version for client, entry in self._entries.items()}
+
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "Shelf":
+        other = Shelf.__new__(Shelf)
+        other._temporary, other.folder = self._temporary, self.folder
+        other._entries = dict(self._entries)
+        for client, memory in mine.items():
+            other._entries[client] = self._write(client, memory, version)
+            if client in self._entries:
+                self._entries[client].replace()
+        return other
+
+    def flush(self) -> None:
+        for entry in self._entries.values():
+            if not entry.flushed:
+                with entry.path.open("rb") as file:
+                    os.fsync(file.fileno())
+                entry.flushed = True
+
+    def emptied(self) -> Clients:
+        return {}  # merged models are small
+
+    def _path(self, client: int, version: int) -> Path:
+        return self.folder / f"{client}-{version}.safetensors"
+
+    def _write(self, client: int, memory: Memory, version: int) -> Entry:
+        from safetensors.torch import save_file
+
+        path = self._path(client, version)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            aside = path.with_suffix(".tmp")  # an older process's file of this name may be in use
+            save_file({key: value.contiguous() for key, value in memory.items()}, aside)
+            aside.replace(path)
+        except Exception as error:  # safetensors has its own kinds for a full disk
+            raise UserError(f"cannot write what clients remember to {self.folder}: {error}") from None
+        return Entry.of(path, version)
+
+
+def empty(client: Memory, clients: int, folder: Path | None) -> Clients:
+    """Where memories like ``client`` of this many clients are kept."""
+    size = sum(value.numel() * value.element_size() for value in client.values())
+    return Shelf(folder) if size * clients > IN_MEMORY else {}
+
+
+def updated(clients: Clients, mine: Mapping[int, Memory], version: int) -> Clients:
+    return clients.updated(mine, version) if isinstance(clients, Memories) else {**clients, **mine}
+
+
+def emptied(clients: Clients) -> Clients:
+    return clients.emptied() if isinstance(clients, Memories) else {}
+
+
+def pack(clients: Clients) -> Memory:
+    """As named tensors; of memories elsewhere only what finds them again."""
+    ids = sorted(clients)
+    out = {"clients": torch.tensor(ids, dtype=torch.long)}
+    if isinstance(clients, Memories):
+        versions = clients.versions
+        out["shelf"] = torch.tensor([versions[client] for client in ids], dtype=torch.long)
+        return out
+    for key in clients[ids[0]] if ids else ():
+        out[f"clients/{key}"] = torch.stack([clients[client][key] for client in ids])
+    return out
+
+
+def unpack(tensors: Memory, reopen: Reopen | None) -> Clients:
+    """The inverse of :func:`pack`."""
+    ids = tensors["clients"].tolist()
+    if "shelf" in tensors:
+        if reopen is None:
+            raise UserError("the memories of this run are at its clients: resume it where it was begun")
+        return reopen(dict(zip(ids, tensors["shelf"].tolist(), strict=True)))
+    rows = {
+        key.removeprefix("clients/"): value for key, value in tensors.items() if key.startswith("clients/")
+    }
+    return {client: {key: values[row] for key, values in rows.items()} for row, client in enumerate(ids)}
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # gone already, or open on a system that minds
+        path.unlink()

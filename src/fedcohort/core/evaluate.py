@@ -1,0 +1,269 @@
+"""How good is the federation now? Every number names its scope.
+
+``global``
+    all test samples pooled, each answered by the model that serves its client. With one model this is its
+    accuracy on the common test set; with groups it profits from knowing whose sample it is.
+``personal``
+    each client's own test samples, answered by the model that serves it; the plain mean over clients.
+``adapted``
+    the same after one more local budget at every client: each local model as it would be sent, before any
+    aggregation. It costs a training round of everybody.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Clients, Memory, Round
+from fedcohort.core.profile import Profile
+from fedcohort.core.round.exchange import ask
+from fedcohort.core.round.loop import Report
+from fedcohort.core.round.merge import present
+from fedcohort.core.round.messages import messages
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.stats import metrics
+
+
+class Row(NamedTuple):
+    """One line of the results table; ``client`` and ``group`` are empty where a number is about all of
+    them."""
+
+    round: int  # rounds completed
+    scope: str
+    client: str
+    group: str
+    metric: str
+    value: float
+
+    @property
+    def overall(self) -> bool:
+        """Whether it is about all clients, not one of them or a group."""
+        return not self.client and not self.group
+
+    @property
+    def key(self) -> str:
+        """``global.accuracy``; the bare metric where there is only one scope it could have."""
+        return (
+            f"{self.scope}.{self.metric}" if self.scope in ("global", "personal", "adapted") else self.metric
+        )
+
+
+def settle(method: Method, state: State, profile: Profile, engine: Engine) -> State:
+    """The state in which every client that chooses its model for itself has chosen."""
+    if not method.grouping.has_own("asks"):
+        return state
+    everybody = profile.eligible
+    return ask(method, state, Round(state.round, profile, 0, everybody, 0, everybody), engine)[0]
+
+
+def serving(method: Method, state: State) -> list[Served]:
+    """Each model with the clients it serves."""
+    group = state.grouping["group"]
+    own = sorted(state.clients) if method.objective.personal else []
+    models = [(state.clients[client], torch.tensor([client])) for client in own]
+    shared = torch.ones(len(group), dtype=torch.bool)
+    shared[own] = False
+    for number, part in enumerate(state.groups):
+        members = ((group == number) & shared).nonzero().flatten()
+        if len(members):
+            served = method.aggregator.serve(part.weights.params, part.aggregator)
+            models.append((part.weights._replace(params=served)._asdict(), members))
+    return models
+
+
+def adapt(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[list[Served], Clients]:
+    """Every client's model after one more local budget, and what it then remembers; who has nothing to train
+    on keeps the one it has."""
+    blank = batchnorm.blank(method.objective, profile)
+    clients, budget = profile.eligible.tolist(), task.local_at(state.round)
+    orders = {}
+    for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
+        part = state.groups[int(state.grouping["group"][client])]
+        served = method.aggregator.serve(part.weights.params, part.aggregator)
+        down = down if served is part.weights.params else {**down, "params": served}
+        orders[client] = Order(client, down, state.clients.get(client, blank), budget)
+    models: list[Served] = []
+    mine: dict[int, Memory] = {}
+    for answer in engine.train(method.objective, list(orders.values()), state.round):
+        if answer.refused:
+            continue
+        mine[answer.client] = adapted = answer.mine
+        if not method.objective.personal:
+            start = orders[answer.client].down["params"]
+            adapted = {"params": start + answer.up["delta"], "buffers": answer.buffers}
+        models.append((adapted, torch.tensor([answer.client])))
+    trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
+    kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]
+    models += [(model, members) for model, members in kept if len(members)]
+    return models, mine
+
+
+def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
+    """The summary of one scope; what needs the labels of test samples is left out if they are withheld."""
+    size, accuracy = scores.size, scores.accuracy
+    if scope == "global":
+        values = {
+            "accuracy": metrics.global_accuracy(accuracy, size),
+            "loss": float(scores.loss.sum() / max(1, size.sum())),
+        }
+        if scores.by_class is not None:
+            total, right = (table.sum(0) for table in scores.by_class)
+            values["balanced_accuracy"] = float(metrics.balanced_accuracy(right, total))
+            for name, hits, all_ in zip(classes, right, total, strict=True):
+                values[f"accuracy[{name}]"] = float(hits / all_) if all_ else float("nan")
+    else:
+        tested = size > 0
+        values = {
+            "accuracy": _mean(accuracy[tested]),
+            "worst_accuracy": float(accuracy[tested].min()) if tested.any() else float("nan"),
+            "loss": _mean(scores.loss[tested] / size[tested]),
+        }
+        if scores.by_class is not None:
+            total, right = scores.by_class
+            balanced = metrics.balanced_accuracy(right, total)
+            values["balanced_accuracy"] = _mean(balanced[tested])
+            values["balanced_accuracy_by_size"] = metrics.global_accuracy(balanced, size)
+    return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
+
+
+def fairness_rows(number: int, accuracy: np.ndarray, scope: str = "fairness") -> list[Row]:
+    values = {"ad": metrics.accuracy_deviation(accuracy), "sdad": metrics.accuracy_deviation_sd(accuracy)}
+    return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
+
+
+def client_rows(
+    number: int,
+    scores: Scores,
+    clients: tuple[str, ...],
+    group: Tensor,
+    told: Mapping[str, Tensor],
+    scope: str = "personal",
+) -> list[Row]:
+    """Each client's accuracy and test size under the model that answers for it, and what its grouping
+    tells."""
+    rows = []
+    for client, (accuracy, size) in enumerate(zip(scores.accuracy, scores.size, strict=True)):
+        where = (number, scope, clients[client], str(int(group[client])))
+        rows += [Row(*where, "accuracy", float(accuracy)), Row(*where, "test_size", float(size))]
+        where = (number, "grouping", *where[2:])
+        rows += [Row(*where, metric, float(values[client])) for metric, values in told.items()]
+    return rows
+
+
+def group_rows(number: int, state: State, task: Task, told: Tensor | None, models: int) -> list[Row]:
+    """How many models serve somebody; how well groups, if several, fit the labels that clients told and the
+    known truth."""
+    federation, group = task.federation, state.grouping["group"].numpy()
+    used = np.unique(group)
+    values: dict[str, float] = {"groups": float(models)}
+    if len(used) > 1 and told is not None:
+        counts = told.numpy()
+        held = counts.sum(1) > 0
+        p = counts[held] / counts[held].sum(1, keepdims=True)
+        values |= {"was": metrics.was(p, group[held]), "wadb": metrics.wadb(p, group[held])}
+    if federation.truth is not None:
+        truth = federation.truth.numpy()
+        values |= {"rand": metrics.rand(group, truth), "adjusted_rand": metrics.adjusted_rand(group, truth)}
+    return [Row(number, "grouping", "", "", metric, value) for metric, value in values.items()]
+
+
+def iid_rows(method: Method, state: State, task: Task) -> list[Row]:
+    """How well the aggregator tells IID clients from the others, where it says and the partition knows."""
+    found, truth = method.aggregator.iid(state.groups[0].aggregator), task.federation.iid
+    if found is None or truth is None:
+        return []
+    scores = metrics.binary_scores(found.numpy(), truth.numpy())
+    return [Row(state.round, "grouping", "", "", f"iid_{name}", value) for name, value in scores.items()]
+
+
+def round_rows(method: Method, report: Report, state: State, task: Task, profile: Profile) -> list[Row]:
+    """What a round did: who trained, on which labels as far as they were told, at what cost so far."""
+    number = state.round
+    names = task.federation.clients
+    values = {
+        "cohort": float(len(report.selected)),
+        "lost": float(len(report.lost)),
+        "rejected": float(len(report.rejected)),
+        "train_loss": report.loss,
+        "bytes_up": float(state.bytes_up),
+        "bytes_down": float(state.bytes_down),
+    }
+    if profile.counts is not None:
+        values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[report.selected].numpy())
+    if len(report.declined):
+        values["declined"] = float(len(report.declined))
+    group = state.grouping["group"]
+    answered = set(report.answered.tolist())
+    trained = [
+        Row(
+            number,
+            "cohort",
+            names[c],
+            str(int(group[c])),
+            "trained",
+            float(c in answered),
+        )
+        for c in report.selected.tolist()
+    ]
+    of_groups = [
+        Row(number, "grouping", "", str(one), metric, value)
+        for metric, values in method.grouping.of_groups(state.grouping).items()
+        for one, value in enumerate(values.tolist())
+    ]
+    told = [Row(number, "round", "", "", metric, value) for metric, value in values.items()]
+    return [*told, *of_groups, *trained]
+
+
+def evaluation_rows(
+    method: Method,
+    state: State,
+    task: Task,
+    profile: Profile,
+    engine: Engine,
+    clients: bool,
+    ahead: Ahead | None = None,
+) -> list[Row]:
+    """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    state = settle(method, state, profile, engine)
+    models = serving(method, state)
+    scores = engine.score(models, ahead, batchnorm.kept(task, state.clients))
+    names = task.federation.classes
+    rows = scope_rows(state.round, "global", scores, names) + scope_rows(
+        state.round, "personal", scores, names
+    )
+    rows += fairness_rows(state.round, scores.accuracy)
+    rows += group_rows(state.round, state, task, profile.counts, len(models))
+    if clients:
+        rows += iid_rows(method, state, task)
+        of_clients = method.grouping.of_clients(state.grouping)
+        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"], of_clients)
+    return rows
+
+
+def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    state = settle(method, state, profile, engine)
+    models, adapted = adapt(method, state, task, profile, engine)
+    scores = engine.score(models, kept=batchnorm.kept(task, adapted, state.clients))
+    rows = scope_rows(state.round, "adapted", scores, task.federation.classes)
+    rows += fairness_rows(state.round, scores.accuracy, "adapted")
+    return rows + client_rows(
+        state.round, scores, task.federation.clients, state.grouping["group"], {}, "adapted"
+    )
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")

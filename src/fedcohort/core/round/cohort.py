@@ -1,0 +1,138 @@
+"""Choosing who trains: one cohort after the other, each by its selector."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.engine import Engine, Trial
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Ids, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.round.exchange import train
+from fedcohort.core.round.groups import aggregate, cross, likely, members_of
+from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+
+
+class Choice(NamedTuple):
+    """One group's cohort, and what choosing it took."""
+
+    now: Round
+    memory: Memory  # the selector's, with what it learned from the losses
+    polled: Ids
+    quotas: dict[int, Tensor]  # of clients that may not use all their samples
+    rehearsed: frozenset[int] = frozenset()  # who trained a copy of the model first
+    up: int = 0  # bytes of that rehearsal
+    down: int = 0
+
+
+def choose_all(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[State, list[Choice]]:
+    """All cohorts, and the state with what selectors learned while choosing."""
+    odds = method.grouping.odds(state.grouping, profile)
+    choices = [choose(method, state, n, odds[:, n], task, profile, engine) for n in range(odds.shape[1])]
+    groups = list(state.groups)
+    for number, choice in enumerate(choices):
+        groups[number] = replace(groups[number], selector=choice.memory)
+    return replace(state, groups=tuple(groups)), choices
+
+
+def choose(
+    method: Method, state: State, number: int, odds: Tensor, task: Task, profile: Profile, engine: Engine
+) -> Choice:
+    """One cohort: poll, rehearse, learn, select, as far as the selector wants it."""
+    group, members = state.groups[number], likely(odds, profile)
+    wanted = method.grouping.cohort(len(members), profile) if len(members) else 0
+    own = odds[members]
+    models = tuple(each.weights for each in state.groups)
+    now = Round(
+        state.round,
+        profile,
+        number,
+        members,
+        wanted,
+        odds=None if (own == own[:1]).all() else own,
+        models=models,
+    )
+    choice = Choice(replace(now, selected=members[:0]), group.selector, members[:0], {})
+    if not wanted:
+        return choice
+    if method.grouping.calls_all(state.grouping, number):
+        return choice._replace(now=replace(now, cohort=len(members), selected=members))
+    asked = method.selector.candidates(group.selector, now)
+    losses = None
+    if asked is not None:
+        samples, rehearsed = method.selector.poll_samples(now), None
+        losses = _poll(state, asked, samples, profile, engine)
+        if (cast := method.selector.rehearse(group.selector, now)) is not None:
+            after, up, down = _rehearse(method, state, replace(now, selected=cast), asked, task, engine)
+            rehearsed = _poll(after, asked, samples, profile, engine)
+            moved = [
+                new.weights is not old.weights for new, old in zip(after.groups, state.groups, strict=True)
+            ]
+            sent = sum(moved[g] for g in state.grouping["group"][asked].tolist())
+            up += FLOAT * len(asked)
+            down += batchnorm.travelling(group.weights, profile).bytes * sent
+            choice = choice._replace(rehearsed=frozenset(cast.tolist()), up=up, down=down)
+        memory = method.selector.learn(group.selector, now, losses, rehearsed)
+        choice = choice._replace(polled=asked, memory=memory)
+    now = replace(now, selected=method.selector.select(choice.memory, now, losses))
+    quota = method.selector.allow(choice.memory, now)
+    quotas = {} if quota is None else dict(zip(now.selected.tolist(), quota, strict=True))
+    return choice._replace(now=now, quotas=quotas)
+
+
+def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engine: Engine) -> Tensor:
+    """[N]: the loss of its group's model at each client asked, NaN elsewhere and where it is not a number."""
+    losses = torch.full((profile.num_clients,), torch.nan)
+    group = state.grouping["group"][asked]
+    kept = batchnorm.kept(profile, state.clients)
+    for number in group.unique().tolist():
+        own = asked[group == number]
+        trial = Trial([state.groups[number].weights], own, kept)
+        answers = engine.losses(trial, samples, state.round)
+        losses[own] = torch.where(answers.isfinite(), answers, torch.nan)
+    return losses
+
+
+def _rehearse(
+    method: Method, state: State, now: Round, polled: Ids, task: Task, engine: Engine
+) -> tuple[State, int, int]:
+    """The state after a round of ``now.selected`` that is then forgotten, and its bytes up and down beyond
+    the poll, from which ``polled`` clients hold the model."""
+    answers, updates = train(method, state, task, now.profile, engine, now.selected, {})
+    groups, crossed = [], []
+    for number, group in enumerate(state.groups):
+        here = replace(now, group=number, members=members_of(state.grouping, number, now.profile))
+        own = cross(method, updates.where(updates.group == number), group, now.profile, engine, state.clients)
+        groups.append(aggregate(method, group, own, here))
+        crossed.append(len(own))
+    nobody = now.selected[:0]
+    had = Had(frozenset(polled.tolist()))
+    traffic = round_bytes(method, state, now, nobody, nobody, answers, crossed, had)
+    return replace(state, groups=tuple(groups)), *traffic
+
+
+def judge(method: Method, choices: list[Choice], updates: Updates) -> tuple[Updates, list[Choice]]:
+    """The updates that selectors want, and the choices with who was declined."""
+    wanted = torch.zeros(len(updates), dtype=torch.bool)
+    for choice in choices:
+        here = torch.isin(updates.ids, choice.now.selected)
+        if not here.any():
+            continue
+        verdict = method.selector.judge(choice.memory, choice.now, updates.where(here))
+        # A client of several cohorts uploads if one of them wants it.
+        wanted[here] |= True if verdict is None else verdict
+    out = ~wanted
+    if not out.any():
+        return updates, choices
+    marked = []
+    for choice in choices:
+        declined = updates.ids[out & torch.isin(updates.ids, choice.now.selected)]
+        marked.append(choice._replace(now=replace(choice.now, declined=declined)))
+    return updates.where(~out), marked

@@ -1,0 +1,128 @@
+"""What passes between the server and its clients in a round: questions and answers, orders and updates."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.deltas import Rows, is_finite
+from fedcohort.core.engine import Answer, Engine, Order, Trial
+from fedcohort.core.method import Method
+from fedcohort.core.parts import PROBES, Ids, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.round.groups import inherit
+from fedcohort.core.round.messages import FLOAT, messages
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+
+
+class Asked(NamedTuple):
+    """Who got every group's model, and the bytes of what they said."""
+
+    ids: Ids
+    bytes: int
+
+
+def ask(
+    method: Method, state: State, now: Round, engine: Engine, lost: Collection[int] = ()
+) -> tuple[State, Asked]:
+    """The state with the groups that clients' answers make; ``lost`` clients give none."""
+    asked = method.grouping.asks(state.grouping, now)
+    there = torch.tensor([client for client in asked.tolist() if client not in lost], dtype=torch.long)
+    if not len(there):
+        return state, Asked(asked, 0)
+    models = [group.weights for group in state.groups]
+    trial = Trial(models, there, batchnorm.kept(now.profile, state.clients))
+    there, answers = engine.survey(trial, method.grouping.answer)
+    if not len(there):
+        return state, Asked(asked, 0)
+    grouping = method.grouping.hear(state.grouping, there, answers)
+    groups = inherit(method, now.profile, state.groups, state.grouping, grouping, state.clients)
+    return replace(state, groups=groups, grouping=grouping), Asked(asked, FLOAT * answers.numel())
+
+
+def train(
+    method: Method,
+    state: State,
+    task: Task,
+    profile: Profile,
+    engine: Engine,
+    selected: Ids,
+    quotas: dict[int, Tensor],
+    judged: bool = False,
+) -> tuple[list[Answer], Updates]:
+    """All answers, and the usable ones as updates; if they will be ``judged``, perhaps without what goes
+    up."""
+    missing = lost(task, selected, state.round)
+    asked = [c for c in selected.tolist() if c not in missing]
+    orders = _orders(method, state, task, profile, asked, quotas, judged)
+    answers = engine.train(method.objective, orders, state.round)
+    return answers, _stack(answers, state, profile)
+
+
+def collect(
+    state: State, profile: Profile, engine: Engine, answers: Sequence[Answer], wanted: Updates
+) -> tuple[list[Answer], Updates]:
+    """The same after judgement: what goes up is fetched from those whose update is wanted."""
+    there = set(wanted.ids.tolist())
+    fetched = engine.collect([answer for answer in answers if answer.client in there], state.round)
+    known = {answer.client: answer for answer in fetched}
+    told = [known.get(answer.client, answer) for answer in answers]
+    return told, _stack(fetched, state, profile)
+
+
+def lost(task: Task, selected: Ids, number: int) -> set[int]:
+    """Clients whose answer will not count; may name clients that were not selected."""
+    failing = set(task.faults.lost(selected, task.seed, number).tolist())
+    return failing | task.slow if task.faults.straggler_result == "drop" else failing
+
+
+def _orders(
+    method: Method,
+    state: State,
+    task: Task,
+    profile: Profile,
+    clients: list[int],
+    quotas: dict[int, Tensor],
+    judged: bool,
+) -> list[Order]:
+    blank = batchnorm.blank(method.objective, profile)
+    probes = method.uses & frozenset(PROBES)
+    orders = []
+    for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
+        mine, budget = state.clients.get(client, blank), task.budget(client, state.round)
+        orders.append(Order(client, down, mine, budget, probes, quotas.get(client), judged))
+    return orders
+
+
+def _is_finite(answer: Answer) -> bool:
+    values = (*answer.up.values(), *answer.mine.values(), *answer.probes.values(), answer.buffers)
+    return all(is_finite(value) for value in values)
+
+
+def _stack(told: Sequence[Answer], state: State, profile: Profile) -> Updates:
+    """The usable answers, in ascending order of client."""
+    usable = (a for a in told if a.steps and not a.refused and _is_finite(a))
+    answers = sorted(usable, key=lambda answer: answer.client)
+    ids = torch.tensor([a.client for a in answers], dtype=torch.long)
+    longest = max((a.steps for a in answers), default=0)
+    trace = torch.full((len(answers), longest), torch.nan)
+    for row, answer in enumerate(answers):
+        trace[row, : answer.steps] = answer.trace
+    keys, probed = (answers[0].up, answers[0].probes) if answers else ((), ())
+    return Updates(
+        ids=ids,
+        group=state.grouping["group"][ids],
+        size=torch.tensor([a.size for a in answers], dtype=torch.long),
+        steps=torch.tensor([a.steps for a in answers], dtype=torch.long),
+        reach=torch.tensor([a.reach for a in answers]),
+        trace=trace,
+        up={key: Rows([a.up[key] for a in answers]) for key in keys},  # type: ignore[misc]  # tensors in all but name
+        buffers=torch.stack([a.buffers for a in answers])
+        if answers
+        else torch.zeros(0, profile.model.num_buffers),
+        probes={key: torch.stack([a.probes[key] for a in answers]) for key in probed},
+    )

@@ -1,0 +1,125 @@
+"""What a round does to the groups: new ones, their next models, what aggregators and selectors remember."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.deltas import combine
+from fedcohort.core.engine import Engine, Trial
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Clients, Ids, Memory, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.state import Group
+from fedcohort.models.flat import Weights
+
+
+def members_of(grouping: Memory, number: int, profile: Profile) -> Ids:
+    """The clients of a group that have data."""
+    eligible = profile.eligible
+    return eligible[grouping["group"][eligible] == number]
+
+
+def likely(odds: Tensor, profile: Profile) -> Ids:
+    """Who may be drawn."""
+    eligible = profile.eligible
+    return eligible[odds[eligible] > 0]
+
+
+def inherit(
+    method: Method,
+    profile: Profile,
+    groups: tuple[Group, ...],
+    before: Memory,
+    after: Memory,
+    clients: Mapping[int, Memory],
+) -> tuple[Group, ...]:
+    """Groups for the new numbering: a number that did not exist becomes a copy of where its members came
+    from. Where members changed, so may what the aggregator remembers of them."""
+    grown = list(groups)
+    for number in range(len(groups), int(after["group"].max()) + 1):
+        with_data, everyone = members_of(after, number, profile), (after["group"] == number).nonzero()[:, 0]
+        first = (with_data if len(with_data) else everyone)[0]
+        grown.append(groups[int(before["group"][first])])
+    moved = profile.eligible[(before["group"] != after["group"])[profile.eligible]]
+    for number in torch.cat([before["group"][moved], after["group"][moved]]).unique().tolist():
+        members = members_of(after, number, profile)
+        if len(members):
+            memory = method.aggregator.inherit(grown[number].aggregator, members, clients)
+            grown[number] = replace(grown[number], aggregator=memory)
+    return tuple(grown)
+
+
+def rounds(
+    method: Method, grouping: Memory, everyone: Round, chosen: Sequence[Round], count: int
+) -> list[Round]:
+    """The round as each group sees it once groups are final."""
+    if method.grouping.shared:
+        return list(chosen)
+    return [_part(everyone, n, members_of(grouping, n, everyone.profile), chosen) for n in range(count)]
+
+
+def _part(everyone: Round, number: int, members: Ids, chosen: Sequence[Round]) -> Round:
+    """The round of these members."""
+    now = chosen[number] if number < len(chosen) else replace(everyone, group=number)
+    inside = torch.zeros(everyone.profile.num_clients, dtype=torch.bool)
+    inside[members] = True
+    selected, declined = (ids[inside[ids]] for ids in (everyone.selected, everyone.declined))
+    return replace(now, members=members, selected=selected, declined=declined, odds=None)
+
+
+def counting(method: Method, updates: Updates, now: Round) -> Tensor:
+    """[S]: whose update counts for the group."""
+    return torch.isin(updates.ids, now.selected) if method.grouping.shared else updates.group == now.group
+
+
+def cross(
+    method: Method, own: Updates, group: Group, profile: Profile, engine: Engine, clients: Clients
+) -> Updates:
+    """One group's updates, with the accuracy of each new model on each other's validation data if asked
+    for."""
+    if "cross_accuracy" not in method.uses or not len(own):
+        return own
+    models = [
+        Weights(group.weights.params + delta, buffers)
+        for delta, buffers in zip(own.up["delta"], own.buffers, strict=True)
+    ]
+    table = engine.cross_accuracy(Trial(models, own.ids, batchnorm.kept(profile, clients)))
+    return replace(own, cross=table, cross_size=profile.held_out[own.ids])
+
+
+def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
+    """The group after its updates; unchanged when nobody answered."""
+    weights, memory = group.weights, group.aggregator
+    if len(own) and "delta" in own.up:
+        shares = method.aggregator.weights(memory, own, now)
+        move = combine(shares.to(weights.params.dtype), own.up["delta"])
+        params, memory = method.aggregator.step(weights.params, move, memory, own, now)
+        weights = weights._replace(params=params)
+        if own.buffers.shape[1]:  # statistics that clients keep are in no update
+            parts = method.aggregator.statistics(shares, own)
+            buffers = now.profile.model.combine_buffers(own.buffers, parts)
+            weights = weights._replace(buffers=buffers)
+    return replace(group, weights=weights, aggregator=memory)
+
+
+def observe(
+    method: Method,
+    groups: tuple[Group, ...],
+    grouping: Memory,
+    everyone: Round,
+    chosen: Sequence[Round],
+    updates: Updates,
+) -> tuple[Group, ...]:
+    """The groups with what the selector of each cohort learned from the round."""
+    odds = method.grouping.odds(grouping, everyone.profile)
+    out = list(groups)
+    for number in range(odds.shape[1]):
+        members = likely(odds[:, number], everyone.profile)
+        now = chosen[number] if method.grouping.shared else _part(everyone, number, members, chosen)
+        own = updates.where(torch.isin(updates.ids, now.selected))
+        memory = method.selector.observe(groups[number].selector, now, own)
+        out[number] = replace(groups[number], selector=memory)
+    return tuple(out)

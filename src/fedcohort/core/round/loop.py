@@ -1,0 +1,146 @@
+"""The only round loop. ``start`` makes a State, ``step`` turns it into the next one; both are pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from fedcohort.core import batchnorm, client_store
+from fedcohort.core.engine import Answer, Engine
+from fedcohort.core.method import Method
+from fedcohort.core.parts import Clients, Ids, Round, Updates
+from fedcohort.core.profile import Profile
+from fedcohort.core.round.cohort import choose_all, judge
+from fedcohort.core.round.exchange import ask, collect, lost, train
+from fedcohort.core.round.groups import aggregate, counting, cross, inherit, observe, rounds
+from fedcohort.core.round.merge import merge, present
+from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.round.sound import learn_soundly
+from fedcohort.core.state import Group, State
+from fedcohort.core.task import Task
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened in one round."""
+
+    number: int
+    selected: Ids  # asked to train, group after group
+    answered: Ids  # whose update was used, ascending
+    lost: Ids  # did not answer, or could not take a single step
+    rejected: Ids  # answered with something that is not a number, or makes none of the model
+    loss: float  # training loss over the round, weighted by samples; NaN if nobody answered
+    declined: Ids = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.long)
+    )  # trained, but the selector did not want their update
+    spoilt: Ids = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.long)
+    )  # of the rejected: with their update the model would not be a number any more
+
+
+def start(method: Method, task: Task, profile: Profile, folder: Path | None = None) -> State:
+    """The state before the first round; ``folder`` is for what clients remember, if it is much."""
+    method.check(profile)
+    grouping = method.grouping.init_grouping(profile)
+    memories = method.selector.init_selector(profile), method.aggregator.init_aggregator(profile)
+    groups = tuple(Group(model, *memories) for model in method.grouping.init_models(grouping, profile))
+    up = FLOAT * profile.num_classes * len(profile.eligible) if "counts" in method.uses else 0
+    up += FLOAT * sum(table[0].numel() for table in profile.summaries.values()) * len(profile.eligible)
+    up += FLOAT * profile.moments * len(profile.eligible)
+    down = FLOAT * profile.moments // 3 * 2 * profile.num_clients  # mean and deviation
+    if method.pooled:  # the examples themselves travel
+        example = task.federation.train.x[0]
+        up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
+    clients = client_store.empty(batchnorm.blank(method.objective, profile), len(profile.eligible), folder)
+    return State(0, groups, grouping, clients, bytes_up=up, bytes_down=0 if method.pooled else down)
+
+
+def step(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> tuple[State, Report]:
+    """One round: choose, train, aggregate, regroup."""
+    state = merge(method, state, task, profile)
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    models = tuple(group.weights for group in state.groups)
+    everyone = Round(state.round, profile, 0, profile.eligible, task.cohort_size, models=models)
+
+    before = state
+    state, early = ask(method, state, everyone, engine)
+    state, choices = choose_all(method, state, task, profile, engine)
+    selected = _distinct([choice.now.selected for choice in choices])
+    everyone = replace(everyone, cohort=len(selected), selected=selected)
+    state, late = ask(method, state, everyone, engine, lost(task, selected, state.round))
+    quotas = {client: quota for choice in choices for client, quota in choice.quotas.items()}
+    judged = method.selector.has_own("judge") and not method.silent
+    answers, updates = train(method, state, task, profile, engine, selected, quotas, judged)
+    if judged:
+        wanted, choices = judge(method, choices, updates)
+        answers, updates = collect(state, profile, engine, answers, wanted)
+    everyone = replace(everyone, declined=torch.cat([choice.now.declined for choice in choices]).unique())
+    chosen = [choice.now for choice in choices]
+
+    def learn(used: Updates) -> tuple[State, list[int]]:
+        there = set(used.ids.tolist())
+        mine = {a.client: a.mine for a in answers if a.mine and a.client in there}
+        clients = client_store.updated(state.clients, mine, state.round)
+        return _learn(method, state, engine, everyone, chosen, used, clients)
+
+    after, crossed, used = learn_soundly(learn, method, before, profile, updates)
+
+    polled, asked = torch.cat([choice.polled for choice in choices]), torch.cat([early.ids, late.ids])
+    rehearsed = frozenset[int]().union(*(choice.rehearsed for choice in choices))
+    had = Had(rehearsed - frozenset(polled.tolist()), rehearsed)
+    up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had)
+    if not method.silent:
+        up += sum(choice.up for choice in choices) + early.bytes + late.bytes
+        down += sum(choice.down for choice in choices) + FLOAT * profile.num_classes * len(quotas)
+    up, down = state.bytes_up + up, state.bytes_down + down
+    after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
+    spoilt = updates.ids[~torch.isin(updates.ids, used.ids)]
+    return after, replace(_report(everyone, used, answers), spoilt=spoilt)
+
+
+def _learn(
+    method: Method,
+    state: State,
+    engine: Engine,
+    everyone: Round,
+    chosen: Sequence[Round],
+    updates: Updates,
+    clients: Clients,
+) -> tuple[State, list[int]]:
+    """What the updates make of groups and models, and how many clients counted for each group."""
+    profile = everyone.profile
+    grouping = method.grouping.assign(state.grouping, updates, everyone)
+    groups = inherit(method, profile, state.groups, state.grouping, grouping, state.clients)
+    updates = replace(updates, group=grouping["group"][updates.ids])
+    nows = rounds(method, grouping, everyone, chosen, len(groups))
+    crossed = [
+        cross(method, updates.where(counting(method, updates, now)), group, profile, engine, clients)
+        for group, now in zip(groups, nows, strict=True)
+    ]
+    groups = tuple(aggregate(method, *each) for each in zip(groups, crossed, nows, strict=True))
+    groups = observe(method, groups, grouping, everyone, chosen, updates)
+    models = method.grouping.remodel(grouping, [group.weights for group in groups], updates, everyone)
+    groups = tuple(replace(group, weights=new) for group, new in zip(groups, models, strict=True))
+    regrouped = method.grouping.regroup(grouping, updates, everyone)
+    groups = inherit(method, profile, groups, grouping, regrouped, clients)
+    after = replace(state, groups=groups, grouping=regrouped, clients=clients)
+    return after, [len(own) for own in crossed]
+
+
+def _report(now: Round, updates: Updates, answers: Sequence[Answer]) -> Report:
+    known = set(updates.ids.tolist()) | set(now.declined.tolist())
+    rejected = [a.client for a in answers if a.steps and a.client not in known]
+    lost = [c for c in now.selected.tolist() if c not in known and c not in rejected]
+    loss = float(updates.shares @ updates.loss) if len(updates) else float("nan")
+    return Report(now.number, now.selected, updates.ids, _ids(lost), _ids(rejected), loss, now.declined)
+
+
+def _distinct(cohorts: Sequence[Ids]) -> Ids:
+    """Everybody chosen, once, in order of choice."""
+    return _ids(list(dict.fromkeys(torch.cat(list(cohorts)).tolist())))
+
+
+def _ids(clients: list[int]) -> Ids:
+    return torch.tensor(clients, dtype=torch.long)

@@ -1,0 +1,198 @@
+"""The reference engine: one client after the other, nothing clever. It is the judge of every faster
+engine."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedcohort.core.batchnorm import worn
+from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
+from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall, View
+from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
+from fedcohort.core.round.merge import merged_task
+from fedcohort.core.task import Task
+from fedcohort.data.federation import Split, take
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.keyed import generator
+
+CHUNK = 4096  # examples evaluated at a time
+
+
+class LoopEngine:
+    """Trains and evaluates in this process."""
+
+    messages = 0
+    cap = math.inf  # of the loss of one example that is evaluated
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.counts, self.sizes = task.federation.counts, task.federation.train.sizes
+        self.keeps = task.local.keeps_statistics(task.model)  # nobody sends statistics
+        self._merged: tuple[Sequence[Weights], LoopEngine] | None = None
+
+    def merged(self, encoders: Sequence[Weights], plan: Merge) -> "LoopEngine":
+        if self._merged is None or self._merged[0] is not encoders:  # encoding all examples takes a while
+            self._merged = encoders, type(self)(merged_task(self.task, encoders, plan))
+        return self._merged[1]
+
+    def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
+        able = [order for order in orders if self.size(order)]
+        return [self.train_one(order, self.job(objective, order, number)) for order in able]
+
+    def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
+        return list(answers)
+
+    def samples(self, order: Order) -> Tensor:
+        """``[C]``: what the client trains on, which is no more than it has."""
+        own = self.counts[order.client]
+        return own if order.quota is None else order.quota.long().minimum(own)
+
+    def size(self, order: Order) -> int:
+        """How many samples that is."""
+        if order.quota is not None:
+            return int(self.samples(order).sum())
+        bounds = self.task.federation.train.bounds
+        return bounds[order.client + 1] - bounds[order.client]
+
+    def view(self, order: Order) -> View:
+        """What the client sees."""
+        size, budget = self.size(order), order.budget
+        return View(order.down, order.mine, self.samples(order), size, budget.lr, budget.steps_for(size))
+
+    def rows(self, order: Order) -> Tensor:
+        """The rows it trains on. A quota is filled with the same samples in every round."""
+        train, client = self.task.federation.train, order.client
+        rows = train.rows(client)
+        if order.quota is None:
+            return rows
+        quota = self.samples(order)
+        shuffled = torch.randperm(len(rows), generator=generator(self.task.seed, "quota", client))
+        labels = train.y[rows[shuffled]]
+        rank = F.one_hot(labels, len(quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
+        keep = torch.zeros(len(rows), dtype=torch.bool)
+        keep[shuffled] = rank <= quota[labels]
+        return rows[keep]
+
+    def probe(self, order: Order, rows: Tensor, trained: Weights, model: Flat) -> Memory:
+        """What it tells beside its update, about the rows it trained on."""
+        train, found = self.task.federation.train, {}
+        if "loss_before" in order.probes:
+            sent = Weights(order.down["params"], order.down["buffers"])
+            sent = worn(sent, order.mine if self.keeps else None)
+            found["loss_before"] = predict(model, sent, train, rows, self.cap)[0].mean()
+        if "outputs" in order.probes:
+            found["outputs"] = mean_output(model, trained, train, rows)
+        return found
+
+    def job(self, objective: Objective, order: Order, number: int) -> Job:
+        """The client's local steps in this round."""
+        task, train = self.task, self.task.federation.train
+        key = task.seed, number, order.client
+        view = self.view(order)
+        rows = self.rows(order)
+        return prepare(objective, task.model, task.local, train.x, train.y, view, key, rows, task.augment)
+
+    def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
+        """One client's round, perhaps with a faster way to take the steps."""
+        up, mine, trained = client_round(job, descend)
+        assert job.rows is not None  # noqa: S101  # this engine's jobs have them
+        probes = self.probe(order, job.rows, trained.weights, job.model)
+        buffers, trace = torch.zeros(0) if self.keeps else trained.weights.buffers, trained.trace
+        size = job.view.size
+        return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
+
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        models = [trial.at(client)[0] for client in trial.clients.tolist()]
+        tried = self.predict_each(list(zip(models, rows, strict=True)), train)
+        return torch.stack([losses.mean() for losses, _ in tried])
+
+    def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
+        """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
+        rows = [self.task.federation.train.rows(client) for client in clients.tolist()]
+        if samples is None:
+            return rows
+        keys = [generator(self.task.seed, number, "poll", client) for client in clients.tolist()]
+        return [
+            own[torch.randperm(len(own), generator=key)[:samples]]
+            for own, key in zip(rows, keys, strict=True)
+        ]
+
+    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+        train = self.task.federation.train
+        told = []
+        for client in trial.clients.tolist():
+            asked = [(model, train.rows(client)) for model in trial.at(client)]
+            told.append(answer(torch.stack([losses for losses, _ in self.predict_each(asked, train)])))
+        return trial.clients, torch.stack(told)
+
+    def cross_accuracy(self, trial: Trial) -> Tensor:
+        held = self.task.federation.validation
+        table = torch.zeros(len(trial.models), len(trial.clients))
+        for column, client in enumerate(trial.clients.tolist()):
+            rows = held.rows(client)
+            asked = [(model, rows) for model in trial.at(client)]
+            for row, (_, guesses) in enumerate(self.predict_each(asked, held)):
+                table[row, column] = (guesses == held.y[rows]).float().mean()
+        return table
+
+    def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and predicted class of one model for each of these rows of a split."""
+        return predict(self.task.model, weights, split, rows, self.cap)
+
+    def predict_each(
+        self, models: Sequence[tuple[Weights, Tensor]], split: Split
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The same for many models, each with rows of its own."""
+        return [self.predict(weights, split, rows) for weights, rows in models]
+
+    def score(
+        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+    ) -> Scores:
+        federation, test = self.task.federation, self.task.federation.test
+        if kept is not None:
+            models = [
+                ({**model, "buffers": kept(int(client))["buffers"]}, client[None])
+                for model, members in models
+                for client in members
+            ]
+        correct = torch.zeros(federation.num_clients, federation.num_classes)
+        loss = torch.zeros(federation.num_clients, dtype=torch.float64)
+        served = [[test.rows(client) for client in members.tolist()] for _, members in models]
+        asked = [
+            (Weights(model["params"], model["buffers"]), torch.cat(rows))
+            for (model, _), rows in zip(models, served, strict=True)
+        ]
+        answers = self.predict_each(asked, test)
+        for (_, members), own, (_, rows), answer in zip(models, served, asked, answers, strict=True):
+            (losses, predicted), labels = answer, test.y[rows]
+            owner = members.repeat_interleave(torch.tensor([len(few) for few in own]))
+            correct.index_put_((owner, labels), (predicted == labels).float(), accumulate=True)
+            loss.index_add_(0, owner, losses.double())
+        total, right = test.counts(federation.num_classes).numpy(), correct.numpy()
+        return Scores(total.sum(1), right.sum(1), loss.numpy(), (total, right))
+
+
+@torch.no_grad()
+def predict(
+    model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf
+) -> tuple[Tensor, Tensor]:
+    """Loss and predicted class of these rows, a few thousand at a time."""
+    losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
+    for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
+        logits = model.logits(weights, take(split.x, chunk))
+        losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap))
+        classes.append(logits.argmax(1))
+    return torch.cat(losses), torch.cat(classes)
+
+
+@torch.no_grad()
+def mean_output(model: Flat, weights: Weights, split: Split, rows: Tensor) -> Tensor:
+    """[C]: the class probabilities that a model gives these rows, on average."""
+    total = torch.stack(
+        [model.logits(weights, split.x[chunk]).softmax(1).sum(0) for chunk in rows.split(CHUNK)]
+    )
+    return total.sum(0) / len(rows)

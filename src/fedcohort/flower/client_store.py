@@ -1,0 +1,106 @@
+"""What a client keeps on its own disk between messages: memories, an update that is not wanted yet, encoders.
+
+Flower starts a new process for every message and forgets its context when a node restarts, so the disk it is.
+A memory is known by the round it was written in. The one that training began from stays, and the one that
+this one began from: a server that goes back to its last checkpoint repeats the round that it was evaluating,
+and clients may have trained for the next one by then.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcohort.core.parts import Memory
+from fedcohort.models.flat import Weights
+from fedcohort.util.checkpoint import write_atomically
+
+NEVER = -1  # the version of a memory that was never written
+AGREED = ("method", "seeds", "data", "split", "model", "privacy", "imports")  # settings that a run keeps
+
+
+class Keep:
+    """One client's folder for one run."""
+
+    def __init__(self, home: Path, token: str, client: str) -> None:
+        if not re.fullmatch(r"[0-9a-f]{8,64}", token):
+            raise ValueError("the run's token is not a hexadecimal number")
+        name = re.sub(r"[^\w-]+", "_", client)
+        self.folder, self.ledger = home / token / name, home / "told" / name  # of this run, and of all
+
+    def agree(self, run: Mapping[str, Any]) -> bool:
+        """Whether the run is what this client was asked to take part in at first; True if this is the first
+        time."""
+        asked = json.dumps({key: run.get(key) for key in AGREED}, sort_keys=True)
+        path, digest = self.folder / "agreed", hashlib.sha256(asked.encode()).hexdigest()
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, digest.encode())
+        return path.read_text(encoding="utf-8") == digest
+
+    def memory(self, version: int) -> Memory | None:
+        """What was remembered after that round; None if it is gone."""
+        return self._read(f"memory-{version}")
+
+    def remember(self, memory: Memory, version: int, begun: int) -> None:
+        """Keeps the memory of a round, the one that it began from, and the one before that."""
+        self._write(f"memory-{version}", memory, {"begun": str(begun)})
+        needed = {f"memory-{number}" for number in (version, begun, self._begun(begun))}
+        for path in self.folder.glob("memory-*.safetensors"):
+            if path.stem not in needed:
+                path.unlink(missing_ok=True)
+
+    def _begun(self, version: int) -> int:
+        """The memory from which the one of this version was made."""
+        from safetensors import safe_open
+
+        path = self._path(f"memory-{version}")
+        if not path.exists():
+            return NEVER
+        with safe_open(path, framework="pt") as file:
+            return int((file.metadata() or {}).get("begun", NEVER))
+
+    def hold(self, update: Memory, number: int) -> None:
+        """Keeps an update until the server wants it; only that of the last round."""
+        for path in self.folder.glob("update-*.safetensors"):
+            path.unlink(missing_ok=True)
+        self._write(f"update-{number}", update)
+
+    def held(self, number: int) -> Memory | None:
+        return self._read(f"update-{number}")
+
+    def store_encoders(self, encoders: Sequence[Weights]) -> None:
+        named = {
+            f"{n}/{key}": value for n, each in enumerate(encoders) for key, value in each._asdict().items()
+        }
+        self._write("encoders", named)
+
+    def encoders(self) -> list[Weights] | None:
+        stored = self._read("encoders")
+        if stored is None:
+            return None
+        count = len(stored) // 2
+        return [Weights(stored[f"{n}/params"], stored[f"{n}/buffers"]) for n in range(count)]
+
+    def _read(self, name: str) -> Memory | None:
+        from safetensors.torch import load_file
+
+        path = self._path(name)
+        return load_file(path) if path.exists() else None
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+    def _write(self, name: str, memory: Memory, facts: dict[str, str] | None = None) -> None:
+        """Whole or not at all, whenever the process is killed."""
+        from safetensors.torch import save_file
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / f"{name}.{os.getpid()}.part"
+        save_file({key: value.clone() for key, value in memory.items()}, aside, facts)
+        with aside.open("rb") as file:
+            os.fsync(file.fileno())
+        aside.replace(self._path(name))

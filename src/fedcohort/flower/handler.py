@@ -1,0 +1,330 @@
+"""A client's answers to letters: the simulation's reference engine, on a federation in which it is alone.
+
+What the client's own policy forbids is refused here, before anything is computed.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.method import Method
+from fedcohort.core.noise import tidied
+from fedcohort.core.parts import PROBES, Memory, Part, Recall, Round
+from fedcohort.core.profile import Local, Profile
+from fedcohort.core.task import Task
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.flower import messages
+from fedcohort.flower.client_store import NEVER, Keep
+from fedcohort.flower.ledger import OverspentError
+from fedcohort.flower.messages import Letter, read_models
+from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
+from fedcohort.models.flat import Weights
+from fedcohort.runs.client_messages import asked
+from fedcohort.util.settings import build
+
+log = logging.getLogger("fedcohort.flower")
+
+NOT_TOLD = "they are not told (--privacy exact would tell them)"
+LATEST = 2**31  # a round after all others
+
+
+class Worker:
+    """One client in one run. In its task, all clients but this one have no data."""
+
+    def __init__(
+        self, method: Method, task: Task, client: int, keep: Keep, policy: Policy, reading: Mapping[str, Any]
+    ) -> None:
+        """``reading`` are the run's options for reading the client's data, which the server chose."""
+        self.method, self.task, self.client, self.keep, self.policy = method, task, client, keep, policy
+        self.reading = reading
+        self.engine = LoopEngine(task) if policy.exact else CarefulEngine(task)
+        self.alone = torch.tensor([client])
+        self.level = policy.level(method.privacy(task.privacy).counts)
+
+    def answer(self, kind: str, letter: Letter) -> Letter:
+        """Refusal where there is no answer."""
+        hooks = {
+            messages.PROFILE: self.profile,
+            messages.LOSS: self.loss,
+            messages.SURVEY: self.survey,
+            messages.TRAIN: self.train,
+            messages.UPDATE: self.update,
+            messages.CROSS: self.cross,
+            messages.MEMORY: self.memory,
+            messages.SCORE: self.score,
+        }
+        if messages.KINDS[kind] not in asked(self.method):
+            raise refuse(f"a question for its {messages.KINDS[kind]}: {self.method} asks for none")
+        return hooks[kind](letter)
+
+    def profile(self, letter: Letter) -> Letter:
+        """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
+        federation = self.task.federation
+        splits = federation.train, federation.validation, federation.test
+        facts = {
+            "name": federation.clients[self.client],
+            "sizes": [int(split.sizes[self.client]) for split in splits],
+            "classes": list(federation.classes),
+            "shape": list(federation.shape),
+            "vocabulary": federation.vocabulary,
+        }
+        tensors: dict[str, Memory] = {"summaries": {}}
+        if self.method.uses & {"counts", "summary"}:
+            log.info("%s asks for label counts: they are %s", self.method, self.policy.told(self.level))
+        if self.level != "withheld":
+            if "counts" in self.method.uses:
+                tensors["counts"] = {"counts": self._counts()}
+            parts = [part for part in self.method.parts if "summary" in part.uses()]
+            tensors["summaries"] = {part.name: self._summary(part) for part in parts}
+        if federation.moments is not None and self.reading.get("scale", "federated") == "federated":
+            tensors["moments"] = self._moments(*federation.moments)
+        return Letter(facts, tensors)
+
+    def _moments(self, count: Tensor, mean: Tensor, spread: Tensor) -> Memory:
+        """Of each column of the training data, for one scale of all clients. Nothing unless exact tables may
+        be told: a column has no bounds, so no noise would hide a sample. Few numbers count as none."""
+        exact = self.policy.level(self.task.privacy.counts) == "exact"
+        log.info("the run scales by the means of columns: %s", "they are told" if exact else NOT_TOLD)
+        if not exact:
+            return {}
+        size, few = int(self.task.federation.train.sizes[self.client]), self.policy.min_samples
+        known = (count[0] >= few) & (size >= few)
+        told = {"number": count[0], "mean": mean[0], "spread": spread[0]}
+        return {name: torch.where(known, value, 0.0) for name, value in told.items()}
+
+    def _counts(self) -> Tensor:
+        """Label counts of the training data. Those under noise are drawn for all data, because a server
+        chooses the split, and scaled."""
+        federation = self.task.federation
+        if self.level == "exact":
+            return federation.counts[self.client].double()
+        splits = federation.train, federation.validation, federation.test
+        counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
+        return self._noised("label counts", {"threshold"}, federation.classes, counts)
+
+    def _summary(self, part: Part) -> Tensor:
+        """What a part counts of the examples, likewise."""
+        federation, classes = self.task.federation, self.task.federation.num_classes
+        if self.level == "exact":
+            return part.summarise(*federation.train.examples(self.client), classes).double()
+        as_is = self.reading.get("scale") == "none" and self.reading.get("missing") != "mean"
+        if federation.provenance.get("data", {}).get("source") == "table" and not as_is:
+            raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
+        splits = federation.train, federation.validation, federation.test
+        x, y = map(torch.cat, zip(*(split.examples(self.client) for split in splits), strict=True))
+        table = part.summarise(x, y, classes)
+        cells = [str(number) for number in range(table.numel())]
+        shape = "x".join(map(str, table.shape))
+        what = f"{shape} summary of {part!r}"
+        return self._noised(what, set(self.reading), cells, table.flatten()).view_as(table)
+
+    def _noised(self, what: str, of: Collection[str], cells: Sequence[str], table: Tensor) -> Tensor:
+        """A table as the ledger tells it, scaled to the training data, whose size is known. Data that are
+        read with other options ``of`` the run are another question."""
+        options = {key: value for key, value in sorted(self.reading.items()) if key in of}
+        what = f"{what} {json.dumps(options)}" if options else what
+        size = int(self.task.federation.train.sizes[self.client])
+        ledger = self.policy.ledger(self.keep.ledger, self.method.privacy(self.task.privacy).epsilon)
+        try:
+            return tidied(torch.tensor(ledger.tell(what, cells, table.tolist())), size)
+        except OverspentError as error:
+            raise refuse(str(error)) from None
+
+    def loss(self, letter: Letter) -> Letter:
+        engine, number = self.present(letter), whole(letter.facts, "number", 0, LATEST)
+        now = Round(number, _profile(engine.task), 0, self.alone, 1)
+        samples = self.method.selector.poll_samples(now)
+        if letter.facts.get("samples") != samples:
+            raise refuse(
+                f"the loss on other than {samples or 'all'} samples: {self.method} measures it there"
+            )
+        return Letter({"loss": self._loss(engine, self._trial(engine, letter, 1), samples, number)}, {})
+
+    def _loss(self, engine: LoopEngine, trial: Trial, samples: int | None = None, number: int = 0) -> float:
+        """On training data: all of them, or as many as the method draws."""
+        size = int(engine.sizes[self.client])
+        used = size if samples is None else min(size, samples)
+        self.policy.check_samples(used, "a loss")
+        return self.policy.loss(float(engine.losses(trial, samples, number)), used)
+
+    def survey(self, letter: Letter) -> Letter:
+        engine = self.present(letter)
+        size = int(engine.sizes[self.client])
+        self.policy.check_samples(size, "an answer about models")
+        _, answers = engine.survey(self._trial(engine, letter), self.method.grouping.answer)
+        return Letter({}, {"answer": {"answer": self.policy.answer(answers[0], size)}})
+
+    def train(self, letter: Letter) -> Letter:
+        facts, engine = letter.facts, self.present(letter)
+        number, version = whole(facts, "number", 0, LATEST), whole(facts, "version", NEVER, LATEST)
+        order = self._order(letter, self._mine(engine, version))
+        self._check_order(engine, order)
+        trained = engine.train(self.method.objective, [order], number)
+        if not trained:
+            raise Refusal(messages.NOTHING)
+        (answer,) = trained
+        update = {**answer.up, "buffers": answer.buffers}
+        if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
+            raise Refusal(messages.NOT_FINITE)
+        if answer.mine:
+            self.keep.remember(answer.mine, number, version)
+        told = {"steps": answer.steps, "reach": answer.reach, "size": answer.size}
+        tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
+        if self.method.silent:  # it trains for itself alone
+            return Letter(told, tensors)
+        if facts["judged"]:
+            self.keep.hold(update, number)
+            return Letter(told, tensors)
+        return Letter(told, {**tensors, "update": update})
+
+    def _order(self, letter: Letter, mine: Memory) -> Order:
+        quota = letter.tensors.get("quota", {}).get("quota")
+        budget, probes = build(Local, letter.facts["budget"], "budget"), frozenset(letter.facts["probes"])
+        return Order(self.client, letter.tensors["down"], mine, budget, probes, quota)
+
+    def _check_order(self, engine: LoopEngine, order: Order) -> None:
+        """Refuses what the method that this client agreed to would not order."""
+        if order.quota is not None and not (self.policy.exact and self.method.selector.has_own("allow")):
+            raise refuse("to train on so many samples of each class: it would tell how many there are")
+        if unused := order.probes - self.method.uses.intersection(PROBES):
+            raise refuse(f"to tell {', '.join(map(str, unused))} beside training: {self.method} uses none")
+        size = engine.size(order)
+        steps = order.budget.steps_for(size)
+        if steps > engine.task.local.steps_for(size):
+            raise refuse("to take more steps than the experiment says")
+        if size:
+            self.policy.check_samples(min(size, steps * engine.task.local.batch), "training")
+
+    def _probes(self, answer: Answer) -> Memory:
+        """What is told beside training."""
+        told = dict(answer.probes)
+        if "loss_before" in told:
+            told["loss_before"] = torch.tensor(self.policy.loss(float(told["loss_before"]), answer.size))
+        return told
+
+    def update(self, letter: Letter) -> Letter:
+        update = self.keep.held(whole(letter.facts, "number", 0, LATEST))
+        if update is None:
+            raise Refusal(messages.NOTHING)
+        return Letter({}, {"update": update})
+
+    def cross(self, letter: Letter) -> Letter:
+        engine = self.present(letter)
+        held = int(engine.task.federation.validation.sizes[self.client])
+        self.policy.check_samples(held, "an accuracy")
+        accuracy = engine.cross_accuracy(self._trial(engine, letter))[:, 0]
+        told = [self.policy.count(float(each) * held, held) / held for each in accuracy]
+        return Letter({}, {"accuracy": {"accuracy": accuracy if self.policy.exact else torch.tensor(told)}})
+
+    def _trial(self, engine: LoopEngine, letter: Letter, most: int | None = None) -> Trial:
+        """The models that the letter brings, for this client to try."""
+        models = read_models(letter)
+        if not models or (most is not None and len(models) > most):
+            raise refuse(f"to try {len(models)} models: {self.method} sends {most or 'some'}")
+        return Trial(models, self.alone, self._kept(engine, letter))
+
+    def memory(self, letter: Letter) -> Letter:
+        """What its objective remembers; statistics that are its own never leave it."""
+        engine = self.present(letter)
+        mine = self._mine(engine, whole(letter.facts, "version", NEVER, LATEST))
+        wanted = self.method.objective.init_client(_profile(engine.task))
+        return Letter({}, {"memory": {key: mine[key] for key in wanted}})
+
+    def score(self, letter: Letter) -> Letter:
+        """On its test data; if the method polls, also the loss on its training data, which saves the next
+        poll, and then the training of the next round."""
+        engine, facts = self.present(letter), letter.facts
+        model = self._served(engine, letter)
+        kept = self._kept(engine, letter)
+        told, tensors = self._scores(engine, model, kept)
+        if facts["poll"] and "losses" in self.method.uses:
+            weights = Weights(model["params"], model["buffers"])
+            told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
+        if facts["order"] is None:
+            return Letter(told, tensors)
+        try:
+            trained = self.train(Letter({**facts, **facts["order"]}, letter.tensors))
+        except Refusal as refusal:
+            trained = Letter({"code": refusal.code}, {})
+        return Letter({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
+
+    def _scores(
+        self, engine: LoopEngine, model: Memory, kept: Recall | None
+    ) -> tuple[dict[str, Any], dict[str, Memory]]:
+        """Nothing but their number is told of few test samples."""
+        scores = engine.score([(model, self.alone)], kept=kept)
+        size, right, loss = (float(column[self.client]) for column in scores[:3])
+        count = int(size)
+        if 0 < count < self.policy.min_samples:
+            return {"size": count, "right": None, "loss": None}, {}
+        if count and not self.policy.exact:
+            right, loss = self.policy.count(right, count), count * self.policy.loss(loss / count, count)
+        tensors: dict[str, Memory] = {}
+        if scores.by_class is not None and self.level == "exact":
+            rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]
+            tensors["by_class"] = {"size": rows[0], "right": rows[1]}
+        return {"size": count, "right": int(right), "loss": loss}, tensors
+
+    def _served(self, engine: LoopEngine, letter: Letter) -> Memory:
+        """The model that serves this client: its own, one sent for this, or the one it is to train."""
+        if letter.facts["version"] is not None:
+            return self._mine(engine, whole(letter.facts, "version", NEVER, LATEST))
+        return letter.tensors.get("model/0") or letter.tensors["down"]
+
+    def present(self, letter: Letter) -> LoopEngine:
+        """The engine; once models are merged, that of the merged task."""
+        if letter.facts["merge"] is None:
+            return self.engine
+        plan = self.method.grouping.merges(LATEST)
+        if plan is None or letter.facts["merge"] != plan._asdict():
+            raise refuse(f"to merge models: {self.method} does not, or not so")
+        if sent := read_models(letter, "encoder"):
+            self.keep.store_encoders(sent)
+        encoders = self.keep.encoders()
+        if encoders is None:
+            raise Refusal(messages.NO_ENCODERS)
+        return self.engine.merged(encoders, plan)
+
+    def _mine(self, engine: LoopEngine, version: int) -> Memory:
+        if version == NEVER:
+            return batchnorm.blank(self.method.objective, _profile(engine.task))
+        mine = self.keep.memory(version)
+        if mine is None:
+            raise Refusal(messages.FORGOT)
+        return mine
+
+    def _kept(self, engine: LoopEngine, letter: Letter) -> Recall | None:
+        """Its own statistics, if it is to use models with these."""
+        if letter.facts["statistics"] is None:
+            return None
+        mine = self._mine(engine, whole(letter.facts, "statistics", NEVER, LATEST))
+        return lambda _: mine
+
+    def _trace(self, engine: LoopEngine, order: Order, answer: Answer) -> Tensor:
+        """The loss of every step if the method asks for it, else their mean. Nothing caps the loss of one
+        sample there: unless all may be known, the loss before the first step is told instead."""
+        if "trace" in self.method.uses or not answer.steps:
+            return self.policy.steps(answer.trace, answer.size, self.task.local)
+        if self.policy.exact:
+            return answer.trace.mean()[None]
+        began = order.down if "params" in order.down else order.mine
+        kept = (lambda _: order.mine) if engine.keeps else None
+        trial = Trial([Weights(began["params"], began["buffers"])], self.alone, kept)
+        return torch.tensor([self._loss(engine, trial)])
+
+
+def _profile(task: Task) -> Profile:
+    """What this client knows: nothing of the others."""
+    own = task.federation
+    sizes = own.train.sizes, own.validation.sizes
+    return Profile(*sizes, None, own.num_classes, task.model, task.local, task.seed, shape=own.shape)
+
+
+def _finite(*values: Tensor) -> bool:
+    return all(bool(value.isfinite().all()) for value in values)

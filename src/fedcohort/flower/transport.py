@@ -1,0 +1,139 @@
+"""Letters to clients and their answers, whatever happens on the way and whatever is in them."""
+
+import hashlib
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+import httpx
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp import Grid
+
+from fedcohort.flower import messages
+from fedcohort.flower.messages import Letter, NonsenseError
+from fedcohort.util.names import safe_name
+
+log = logging.getLogger("fedcohort.flower")
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# Seconds between two looks for answers, longer and longer: many looks cost the server a good part of a core.
+FIRST_PAUSE, PAUSE = 0.05, 1.0
+GRACE = 5.0  # seconds that a message outlives the wait for its answer
+OFFLINE, EXPIRED, CRASHED = 5, 3, 8  # of Flower's error codes
+WORDS = {OFFLINE: "went offline", EXPIRED: "did not answer in time", CRASHED: "was killed while it worked"}
+
+
+class Silence(NamedTuple):
+    """No answer, and why in words for the log; ``code`` is the client's own, if it gave one."""
+
+    why: str
+    code: str = ""
+
+
+class Admitted(NamedTuple):
+    """As whom the operator admitted a node, and a digest of the key that it proves this with."""
+
+    name: str
+    key: str
+
+
+class Post:
+    """Sends letters to nodes, all at once, and waits for their answers."""
+
+    def __init__(self, grid: Grid, timeout: float) -> None:
+        self.grid, self.timeout = grid, timeout
+        self.sent = 0  # messages so far
+        self.admitted: dict[int, Admitted] = {}  # nodes with a key of their own; none in a simulation
+
+    def online(self) -> set[int]:
+        nodes = list(self.grid.get_nodes())
+        for node in nodes:
+            if node.name:
+                key = hashlib.sha256(node.public_key).hexdigest()
+                self.admitted[node.node_id] = Admitted(safe_name(node.name), key)
+        return {node.node_id for node in nodes}
+
+    def who(self, node: int) -> str:
+        """What the log calls a node, whatever it says of itself."""
+        return f"{self.admitted[node].name} (node {node})" if node in self.admitted else f"node {node}"
+
+    def ask(self, kind: str, letters: Mapping[int, Letter], number: str = "") -> dict[int, Letter | Silence]:
+        """An answer or a silence for every node written to; ``number`` is the round's, for Flower's log."""
+        written: dict[int, ArrayRecord] = {}
+        answers: dict[int, Letter | Silence] = {node: Silence("was not there") for node in letters}
+        messages = [
+            Message(messages.write(letter, written), node, kind, ttl=self.timeout + GRACE, group_id=number)
+            for node, letter in letters.items()
+        ]
+        if not messages:
+            return answers
+        taken = {name for name in self.grid.push_messages(messages) if name}  # not of nodes that are gone
+        waiting = {m.metadata.message_id: m.metadata.dst_node_id for m in messages}
+        waiting = {name: node for name, node in waiting.items() if name in taken}
+        self.sent += len(waiting)
+        deadline = time.monotonic() + self.timeout  # from here: pushing large models takes a while
+        pause = FIRST_PAUSE
+        while waiting:
+            began = time.monotonic()
+            for name, node in list(waiting.items()):
+                answer = understood(self.who(node), name, self._pull)
+                if answer is not None:
+                    answers[waiting.pop(name)] = answer
+            if time.monotonic() > deadline:
+                break
+            if waiting:
+                time.sleep(max(pause, time.monotonic() - began))
+                pause = min(2 * pause, PAUSE)
+        answers.update(dict.fromkeys(waiting.values(), Silence("did not answer in time")))
+        return answers
+
+    def _pull(self, name: str) -> Letter | Silence | None:
+        """The answer to the message of this name, if there is one yet. They are fetched one by one: Flower
+        loses all that it fetches together with one that it cannot read."""
+        for reply in self.grid.pull_messages([name]):
+            return _open(reply)
+        return None
+
+
+def understood(who: str, answer: S | Silence, read: Callable[[S], T]) -> T | Silence:
+    """What ``read`` makes of an answer. Whatever goes wrong there, foreseen or not, is the fault of who sent
+    it and nobody else's loss: the answer is refused."""
+    if isinstance(answer, Silence):
+        return answer
+    try:
+        return read(answer)
+    except NonsenseError as error:
+        return Silence(f"is refused: {error}", messages.UNREADABLE)
+    except (ConnectionError, httpx.TransportError):  # the server's own trouble
+        raise
+    except Exception:
+        shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in traceback.format_exc()[-4000:])
+        log.error("an answer of %s could not be read:\n%s", who, shown)
+        return Silence("is refused: its answer could not be read", messages.UNREADABLE)
+
+
+def _open(reply: Message) -> Letter | Silence:
+    if reply.has_error():
+        return Silence(WORDS.get(reply.error.code, f"failed (Flower's error {reply.error.code})"))
+    return _unless_refused(messages.read(reply.content))
+
+
+def enclosed(letter: Letter, name: str) -> Letter | Silence:
+    """The answer to a second question, whose facts a letter holds under this name."""
+    facts = letter.facts.get(name)
+    if not isinstance(facts, dict):
+        return Silence(f"sent something unreadable: no '{name}'", messages.UNREADABLE)
+    return _unless_refused(Letter(facts, letter.tensors))
+
+
+def _unless_refused(letter: Letter) -> Letter | Silence:
+    code = letter.facts.get("code")
+    if code is None:
+        return letter
+    known = code if code in messages.CODES else messages.FAILED  # nothing that a client makes up is printed
+    own = known == messages.REFUSED
+    return Silence("does not answer that, by its own policy" if own else f"could not do it ({known})", known)

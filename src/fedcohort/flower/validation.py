@@ -1,0 +1,215 @@
+"""What a proper answer looks like, so that anything else is refused before it is averaged."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcohort.core.engine import Answer, Order, Scores
+from fedcohort.core.optimiser import reach
+from fedcohort.core.parts import Memory, Objective, View
+from fedcohort.core.trust import Trust, middle
+from fedcohort.data.federation import Federation
+from fedcohort.flower.messages import Letter, NonsenseError
+from fedcohort.models.flat import Weights
+from fedcohort.runs.client_messages import still
+
+Shapes = dict[str, torch.Size]
+
+SLACK = 1e-3  # by which probabilities may miss 1 in all
+STEPS = 10**6  # of a round that the server counts up
+
+
+def update_shapes(objective: Objective, blank: Memory, order: Order) -> Shapes:
+    """Of what goes up: that of a client that did not move."""
+    at = Weights(order.down["params"], order.down["buffers"])
+    view = View(order.down, blank, torch.ones(1), 1, order.budget.lr, 1)
+    up, _ = objective.finish(at, still(at), view)
+    return {**{key: value.shape for key, value in up.items()}, "buffers": at.buffers.shape}
+
+
+class Expected(NamedTuple):
+    """The answer to one order: the shapes of all it may hold, and the largest numbers that are possible.
+
+    Its methods raise NonsenseError for an answer that is not what was asked for.
+    """
+
+    order: Order
+    size: int  # samples the client has
+    update: Shapes
+    classes: int
+    at_once: bool  # the update comes with the rest
+    objective: Objective
+    blank: Memory  # what a client that never trained remembers
+    trust: Trust
+
+    def read(self, letter: Letter) -> Answer:
+        steps, size = self._numbers(letter.facts)
+        trace = letter.tensors.get("trace", {}).get("trace", torch.zeros(0))
+        if trace.dim() != 1 or len(trace) not in (1, steps) or not trace.is_floating_point():
+            raise NonsenseError("its losses have the wrong shape")
+        answer = self.nothing()._replace(
+            trace=_losses(trace, self.trust),
+            steps=steps,
+            reach=self._reach(steps, size),
+            probes=self._probes(letter),
+            size=size,
+        )
+        return self.complete(answer, letter) if self.at_once else answer
+
+    def complete(self, answer: Answer, letter: Letter) -> Answer:
+        """The same answer with its update."""
+        update = _shaped(letter.tensors.get("update", {}), self.update, "its update")
+        up = {key: value for key, value in update.items() if key != "buffers"}
+        return answer._replace(up=up, buffers=update["buffers"])
+
+    def nothing(self, why: str = "") -> Answer:
+        """An answer without content: if ``why`` is given, one that is refused."""
+        return Answer(self.order.client, {}, {}, torch.zeros(0), torch.zeros(0), 1, 1.0, {}, 0, why)
+
+    def _numbers(self, facts: Mapping[str, Any]) -> tuple[int, int]:
+        steps, size = facts.get("steps"), facts.get("size")
+        least = self.size if self.order.quota is None else 1
+        if type(size) is not int or not least <= size <= self.size:
+            raise NonsenseError(f"it says that it trained on other than its {self.size} samples")
+        most = self.order.budget.steps_for(size)
+        if type(steps) is not int or steps not in (0, most) or steps > STEPS:
+            raise NonsenseError(f"it says that it took other than the {most} steps that it was to take")
+        return steps, size
+
+    def _reach(self, steps: int, size: int) -> float:
+        """How far these steps could go: computed here, not believed."""
+        order, counts = self.order, torch.ones(self.classes)
+        view = View(order.down, self.blank, counts, size, order.budget.lr, steps)
+        return reach(order.budget, order.budget.lr, steps, self.objective.anchor(view).pull)
+
+    def _probes(self, letter: Letter) -> Memory:
+        known = {"loss_before": torch.Size([]), "outputs": torch.Size([self.classes])}
+        asked = {key: known[key] for key in self.order.probes}
+        probes = _shaped(letter.tensors.get("probes", {}), asked, "what it was asked beside")
+        _losses(probes.get("loss_before", torch.zeros(0)), self.trust)
+        outputs = probes.get("outputs", torch.ones(1))
+        if bool((outputs < 0).any()) or abs(float(outputs.sum()) - 1) > SLACK:
+            raise NonsenseError("its mean outputs are no probabilities")
+        return probes
+
+
+def _losses(told: Tensor, trust: Trust) -> Tensor:
+    if not bool(((told >= 0) & (told <= trust.max_loss)).all()):
+        raise NonsenseError(f"a loss is not between 0 and {trust.max_loss:g} (trust.max_loss)")
+    return told
+
+
+def _shaped(memory: Memory, shapes: Shapes, what: str) -> Memory:
+    if memory.keys() != shapes.keys():
+        raise NonsenseError(f"{what} does not hold {', '.join(shapes) or 'nothing'}")
+    for key, value in memory.items():
+        if value.shape != shapes[key] or value.dtype != torch.float32:
+            raise NonsenseError(f"{what} has the wrong shape")
+        if not bool(value.isfinite().all()):
+            raise NonsenseError(f"{what} is not a number")
+    return memory
+
+
+def outsized(sent: Mapping[int, Memory], trust: Trust) -> dict[int, str]:
+    """By client, what is wrong with those that sent a tensor much longer than most did."""
+    found: dict[int, str] = {}
+    for key in next(iter(sent.values()), {}):
+        norms = {
+            client: float(torch.linalg.vector_norm(memory[key], dtype=torch.float64))
+            for client, memory in sent.items()
+        }
+        most = trust.max_update_ratio * (middle(norms.values()) or math.inf)
+        words = (
+            f"is refused: its {key} is more than {trust.max_update_ratio:g} times as large as that of most"
+        )
+        found |= {client: f"{words} (trust.max_update_ratio)" for client in norms if norms[client] > most}
+    return found
+
+
+def told_loss(letter: Letter, name: str, trust: Trust) -> float:
+    """NaN where a client has none."""
+    value = letter.facts.get(name)
+    if isinstance(value, float) and math.isnan(value):
+        return value
+    if not isinstance(value, int | float) or not 0 <= value <= trust.max_loss:
+        raise NonsenseError(f"its loss is not between 0 and {trust.max_loss:g} (trust.max_loss)")
+    return float(value)
+
+
+def told_answer(letter: Letter, pattern: Tensor, most: int, trust: Trust) -> Tensor:
+    """The answer to a survey, like ``pattern``: a number or counts from 0 to ``most``, or losses."""
+    said = letter.tensors.get("answer", {}).get("answer")
+    if said is None or said.shape != pattern.shape or said.dtype != pattern.dtype:
+        raise NonsenseError("its answer about the models has the wrong shape")
+    if said.is_floating_point():
+        fits = bool((said.abs() <= trust.max_loss).all())
+    else:
+        fits = bool(((said >= 0) & (said <= most)).all()) and (not said.dim() or bool(said.any()))
+    if not fits:
+        raise NonsenseError("its answer about the models is impossible")
+    return said
+
+
+def told_accuracy(letter: Letter, models: int) -> Tensor:
+    """Of each model; NaN where a client has nothing to try them on."""
+    said = letter.tensors.get("accuracy", {}).get("accuracy")
+    if said is None or said.shape != (models,) or said.dtype != torch.float32:
+        raise NonsenseError("its accuracies have the wrong shape")
+    if not said.isnan().all() and not bool(((said >= 0) & (said <= 1)).all()):
+        raise NonsenseError("an accuracy is not between 0 and 1")
+    return said
+
+
+def told_memory(letter: Letter, blank: Memory) -> Memory:
+    """What a client remembers, which looks like ``blank``."""
+    return _shaped(letter.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
+
+
+class Score(NamedTuple):
+    """How one client's test samples were answered."""
+
+    size: int
+    right: int
+    loss: float  # summed
+    by_class: Memory  # "size" and "right"; empty where they are not told
+
+
+def told_score(letter: Letter, size: int, classes: int, trust: Trust) -> Score:
+    said, by_class = letter.facts, letter.tensors.get("by_class", {})
+    right, loss = said.get("right"), said.get("loss")
+    if type(said.get("size")) is not int or said["size"] != size:
+        raise NonsenseError(f"it says that it tested on other than its {size} samples")
+    if type(right) is not int or not 0 <= right <= size:
+        raise NonsenseError("it says that more than all or less than none of its answers are right")
+    if not isinstance(loss, int | float) or not 0 <= loss <= trust.max_loss * size:
+        raise NonsenseError(f"its loss is not between 0 and {trust.max_loss:g} a sample (trust.max_loss)")
+    if by_class and not _adds_up(by_class, classes, size, right):
+        raise NonsenseError("what it says of each class does not add up")
+    return Score(size, right, float(loss), by_class)
+
+
+def all_scores(told: Mapping[int, Score], federation: Federation) -> Scores:
+    """Of all clients; who told nothing counts as without test samples."""
+    clients, classes = federation.num_clients, federation.num_classes
+    size, right, loss = (np.zeros(clients, dtype=kind) for kind in (np.int64, np.float32, np.float64))
+    total, correct = torch.zeros(clients, classes, dtype=torch.long), torch.zeros(clients, classes)
+    for client, score in told.items():
+        size[client], right[client], loss[client] = score[:3]
+        if score.by_class:
+            total[client], correct[client] = score.by_class["size"], score.by_class["right"].float()
+    by_class = bool(told) and all(score.by_class for score in told.values())
+    return Scores(size, right, loss, (total.numpy(), correct.numpy()) if by_class else None)
+
+
+def _adds_up(rows: Mapping[str, Tensor], classes: int, size: int, right: int) -> bool:
+    """Whether the numbers of each class make those of all."""
+    if rows.keys() != {"size", "right"}:
+        return False
+    if any(row.shape != (classes,) or row.dtype != torch.long for row in rows.values()):
+        return False
+    fits = bool(((rows["right"] >= 0) & (rows["right"] <= rows["size"]) & (rows["size"] <= size)).all())
+    return fits and (int(rows["size"].sum()), int(rows["right"].sum())) == (size, right)

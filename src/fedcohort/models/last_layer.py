@@ -1,0 +1,24 @@
+"""Where a network divides: an encoder, and the linear layer that it ends with."""
+
+from torch import nn
+
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.errors import UserError
+
+
+def last_layer(model: Flat) -> tuple[str, nn.Linear]:
+    """The linear layer that a network ends with, and its name."""
+    layer = None if model.ends_with is None else model.module.get_submodule(model.ends_with)
+    if model.ends_with is None or not isinstance(layer, nn.Linear):
+        found = "no layer of its own" if layer is None else type(layer).__name__
+        raise UserError(
+            f"models can only be merged at a linear layer, but this one ends with {found}: "
+            "make an nn.Linear its last part"
+        )
+    return model.ends_with, layer
+
+
+def encoder_bytes(model: Flat, weights: Weights) -> int:
+    """What an encoder takes on the wire."""
+    _, layer = last_layer(model)
+    return weights.bytes - sum(p.numel() * p.element_size() for p in layer.parameters())

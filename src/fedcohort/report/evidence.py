@@ -1,0 +1,267 @@
+"""What a report rests on: runs read back from their directories, complete or still going on."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcohort.core.evaluate import Row
+from fedcohort.core.parts import Grouping
+from fedcohort.runs.about import About
+from fedcohort.runs.comparison import Outcome
+from fedcohort.runs.run import final_metrics
+from fedcohort.runs.stored import AGAIN, ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
+from fedcohort.stats.label_distances import Array
+from fedcohort.util.errors import UserError
+from fedcohort.util.files import damaged
+
+Ints = NDArray[np.int64]
+Curve = tuple[Array, Array]  # rounds, values
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Label counts of a federation, no more exact than the most private of its runs let the server see."""
+
+    counts: Array  # [K, C]
+    clients: tuple[str, ...]
+    classes: tuple[str, ...]
+    note: str = ""  # how they differ from the truth, if they do
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run. Clients are numbered as in ``clients``: of a run that goes on, those met so far."""
+
+    home: RunDir
+    title: str
+    seed: int
+    complete: bool
+    facts: dict[str, Any]  # env.json
+    metrics: dict[str, float]  # the last value of each number about the whole federation
+    curves: dict[str, Curve]
+    clients: tuple[str, ...]
+    group: Ints  # [K] at the end
+    accuracy: Array  # [K] on a client's own test samples; NaN where unknown
+    test_size: Array  # [K]
+    visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
+    rounds: int  # completed
+    by_group: dict[tuple[str, int], Curve] = field(default_factory=dict)  # what its grouping tells
+
+    @property
+    def directory(self) -> Path:
+        return self.home.directory
+
+    @property
+    def asked(self) -> Asked:
+        return self.home.asked
+
+    @property
+    def about(self) -> About:
+        return self.home.about
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """None where it does not come with fedcohort, and so is not executed."""
+        return self.home.grouping
+
+    @cached_property
+    def trained(self) -> Ints:
+        """[K] rounds in which each client's update was used."""
+        used = self.visits[self.visits[:, 3] > 0, 1]
+        return np.bincount(used, minlength=len(self.clients))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of what a page shows about this run alone."""
+        return {"method": self.title, "seed": str(self.seed)}
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.title, self.seed, self.directory, self.metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All runs of a report and the labels of their federations."""
+
+    runs: tuple[Run, ...]
+    labels: dict[str, Labels | str]  # by fingerprint: the counts, or why there are none
+    left_out: tuple[str, ...] = ()  # which runs cannot be read, and why
+
+    @property
+    def titles(self) -> list[str]:
+        return list(dict.fromkeys(run.title for run in self.runs))
+
+    @property
+    def references(self) -> frozenset[str]:
+        """Of the titles, those that are no federated learning: all data in one place, or everybody alone."""
+        return frozenset(run.title for run in self.runs if run.about.pooled or run.about.silent)
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for run in self.runs})
+
+    def labels_of(self, run: Run) -> Labels | str:
+        """Of the run's clients, in its order."""
+        known = self.labels[run.facts["fingerprint"]]
+        if isinstance(known, str) or known.clients == run.clients:
+            return known
+        place = {name: row for row, name in enumerate(known.clients)}
+        if not place.keys() >= {*run.clients}:
+            return "Label counts were told by other clients than these, so nothing is said about labels."
+        rows = [place[name] for name in run.clients]
+        return replace(known, counts=known.counts[rows], clients=run.clients)
+
+    def clients_of(self, run: Run) -> int:
+        """How many there are; of a run that goes on far from its labels, how many it has met."""
+        known = self.labels[run.facts["fingerprint"]]
+        return len(known.clients if isinstance(known, Labels) else run.clients)
+
+
+def gather(directories: Sequence[Path]) -> Evidence:
+    """Every run in these directories, each of one run or of a comparison, that has ended a round. One that is
+    damaged is left out, and named."""
+    found: dict[Path, Run] = {}
+    left_out: list[str] = []
+    for home in chain.from_iterable(_homes(directory, left_out) for directory in directories):
+        where = home.directory.resolve()
+        try:
+            if where not in found and (run := _read(home)) is not None:
+                found[where] = run
+        except UserError as error:
+            left_out.append(str(error))
+    if not found:
+        first = directories[0] if directories else "it"
+        nothing = f"{first}: no run has completed a round yet; wait, or continue it with run --resume"
+        raise UserError(left_out[0] if left_out else nothing)
+    for why in dict.fromkeys(left_out):
+        warnings.warn(f"a run is left out: {why}", RuntimeWarning, stacklevel=2)
+    runs = _distinct(list(found.values()))
+    return Evidence(runs, _labels(runs), tuple(dict.fromkeys(left_out)))
+
+
+def _homes(directory: Path, left_out: list[str]) -> Iterator[RunDir]:
+    """The runs of a directory in the order in which they were asked for."""
+    if not is_home(directory):
+        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    homes = []
+    for path in runs_of(directory):
+        try:
+            homes.append(RunDir.read(path))
+        except UserError as error:
+            left_out.append(str(error))
+    yield from in_order(directory, homes)
+
+
+def _read(home: RunDir) -> Run | None:
+    if not (home.directory / TABLE).exists():
+        return None
+    complete = home.complete
+    rows = home.rows(growing=not complete)
+    if not rows:
+        return None
+    curves: dict[str, tuple[list[int], list[float]]] = {}
+    for row in rows:
+        if row.overall:
+            when, values = curves.setdefault(row.key, ([], []))
+            if when and when[-1] == row.round:
+                raise damaged(home.directory / TABLE, f"round {row.round} has two numbers {row.key}", AGAIN)
+            when.append(row.round)
+            values.append(row.value)
+    return Run(
+        home,
+        home.asked.title,
+        home.asked.seed,
+        complete,
+        home.environment(),
+        final_metrics(rows),
+        {key: (np.array(when, float), np.array(values)) for key, (when, values) in curves.items()},
+        *_clients(rows),
+        rounds=rows[-1].round,
+        by_group=_by_group(rows),
+    )
+
+
+def _by_group(rows: Sequence[Row]) -> dict[tuple[str, int], Curve]:
+    points: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.group and not row.client:
+            points.setdefault((row.metric, int(row.group)), []).append((row.round, row.value))
+    return {key: (found[0], found[1]) for key, found in ((key, np.array(p).T) for key, p in points.items())}
+
+
+def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:
+    """Names, groups, accuracies, test sizes and visits, from the rows that name a client."""
+    own = [row for row in rows if row.client]
+    tested = [row for row in own if row.scope == "personal"]
+    place = {name: number for number, name in enumerate(dict.fromkeys(row.client for row in tested or own))}
+    group = np.zeros(len(place), dtype=np.int64)
+    accuracy, size = np.full(len(place), np.nan), np.zeros(len(place))
+    visits = [
+        (row.round, place[row.client], int(row.group), int(row.value > 0))
+        for row in own
+        if row.scope == "cohort" and row.client in place
+    ]
+    for row in own:
+        if row.client in place:
+            group[place[row.client]] = int(row.group)
+    for row in tested:
+        if row.metric in ("accuracy", "test_size"):
+            (accuracy if row.metric == "accuracy" else size)[place[row.client]] = row.value
+    return tuple(place), group, accuracy, size, np.array(visits, dtype=np.int64).reshape(-1, 4)
+
+
+def _distinct(runs: list[Run]) -> tuple[Run, ...]:
+    """Runs of one method get titles that tell their directories apart if they are no seeds of one thing: the
+    seed is the same, or any other setting is not."""
+    shared = Counter((run.title, run.seed) for run in runs)
+    ambiguous = {title for (title, _), count in shared.items() if count > 1}
+    asked: dict[str, dict[str, Any]] = {}
+    ambiguous |= {run.title for run in runs if asked.setdefault(run.title, _settings(run)) != _settings(run)}
+    homes = {run.directory.parent for run in runs if run.title in ambiguous}
+    short = len({home.name for home in homes}) == len(homes)
+
+    def title(run: Run) -> str:
+        home = run.directory.parent
+        return f"{run.title}, {home.name if short else home}" if run.title in ambiguous else run.title
+
+    return tuple(replace(run, title=title(run)) for run in runs)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """All that a run was asked but its seed."""
+    return {key: value for key, value in run.asked.table.items() if key not in ("name", "seeds")}
+
+
+def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(run.facts["fingerprint"], []).append(run)
+    return {fingerprint: _told(own) for fingerprint, own in by_data.items()}
+
+
+def _told(runs: Sequence[Run]) -> Labels | str:
+    """As the strictest of these runs, which had the same data, let the server see them."""
+    if any(run.about.elsewhere for run in runs):
+        return "The clients of these runs and their data were elsewhere, so nothing is said about labels."
+    strictest = max(runs, key=lambda run: run.about.privacy.strictness)
+    privacy = strictest.about.privacy
+    if privacy.counts == "withheld":
+        return "Label counts were withheld in these runs (privacy.counts), so the report has none either."
+    try:
+        known = strictest.home.revealed()
+    except UserError as error:
+        return f"The label counts of these runs are not at hand, so nothing is said about labels ({error})."
+    if known.counts is None:
+        return "Label counts were withheld in these runs, so the report has none either."
+    note = f"Label counts carry the noise under which clients reveal them (epsilon {privacy.epsilon:g})."
+    noised = privacy.counts == "noised"
+    return Labels(known.counts.numpy(), known.clients, known.classes, note if noised else "")

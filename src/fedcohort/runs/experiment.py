@@ -1,0 +1,291 @@
+"""An experiment: several methods and seeds on one federation, read from a TOML file.
+
+Everything is a table of settings; a mistake is answered with the key's path and the nearest valid one. What
+a run directory keeps is again such a file, so ``fedcohort run RUN_DIR/config.toml`` repeats that run.
+"""
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcohort.core.faults import Faults
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local, Privacy
+from fedcohort.core.task import Task
+from fedcohort.core.trust import Trust
+from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
+from fedcohort.data.locate import user_path
+from fedcohort.data.partition import PARTITIONS, Partitioner
+from fedcohort.data.scaling import Rule
+from fedcohort.data.sources import SOURCES
+from fedcohort.models import flat_model
+from fedcohort.presets import under_conditions
+from fedcohort.runs.method_entries import read_methods, write_method
+from fedcohort.runs.overrides import override
+from fedcohort.runs.run import Evaluation
+from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least, build, checked
+from fedcohort.util.user_code import import_own
+
+COMMON = {"source": str, "root": str, "scale": Rule}  # of [data]: for every source
+UNTOLD = (
+    "with privacy.counts = '{}' nobody tells the means of its columns, so each client scales its numbers by "
+    "its own rows, as data.scale = 'client' says"
+)
+HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The settings of a comparison, checked."""
+
+    name: str
+    rounds: int
+    cohort: int | float
+    seeds: tuple[int, ...]
+    methods: tuple[Method, ...]
+    data: dict[str, Any]  # "source", "root", "scale" and the source's options
+    partition: Partitioner
+    split: SplitPlan
+    model: dict[str, Any]  # "name" and the model's settings
+    local: Local = field(default_factory=Local)
+    privacy: Privacy = field(default_factory=Privacy)
+    faults: Faults = field(default_factory=Faults)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    trust: Trust = field(default_factory=Trust)
+    imports: tuple[str, ...] = ()
+    trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
+    notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
+
+    @classmethod
+    def read(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Experiment":
+        """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``."""
+        path = Path(path)
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"there is no experiment file {path}") from None
+        except IsADirectoryError:
+            raise UserError(
+                f"cannot read {path}, a directory: name a file, or continue runs with --resume"
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path} is not valid TOML: {error}") from None
+        for change in overrides:
+            override(table, change)
+        return cls.of(table, path.stem)
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
+        """From a table as TOML gives it."""
+        top, notes = build(_Top, table, ""), list[str]()
+        if top.conditions:
+            filled, notes = under_conditions(table, top.conditions)
+            top = build(_Top, filled, "")
+        for module in top.imports:
+            import_own(module, "imports")
+        methods, split = read_methods(top.method), dict(top.split)
+        if "validation" not in split and any("validation" in method.uses for method in methods):
+            split["validation"] = HELD_OUT
+            who = next(m.title for m in methods if "validation" in m.uses)
+            notes.append(
+                f"{who} needs validation data: {HELD_OUT:.0%} of each client's training data is held out, "
+                "for every method"
+            )
+        data = {"source": "digits", **top.data}
+        model = {"name": top.model} if isinstance(top.model, str) else {"name": "mlp", **top.model}
+        checked(model["name"], str, "model.name")
+        partition = dict(top.partition) or {"name": "natural" if data.get("client") else "dirichlet"}
+        if "name" not in partition:
+            raise UserError(f"partition.name: missing; known: {', '.join(PARTITIONS.names())}")
+        protocol = PARTITIONS.get(checked(partition.pop("name"), str, "partition.name"))
+        return cls(
+            name=top.name or name,
+            rounds=top.rounds,
+            cohort=checked(top.cohort, int if isinstance(top.cohort, int) else float, "cohort"),
+            seeds=_distinct(top.seeds, "seeds"),
+            methods=methods,
+            data=_checked_data(data),
+            partition=build(protocol, partition, "partition"),
+            split=build(SplitPlan, split, "split"),
+            model=model,
+            local=build(Local, top.local, "local"),
+            privacy=build(Privacy, top.privacy, "privacy"),
+            faults=build(Faults, top.faults, "faults"),
+            evaluation=build(Evaluation, top.evaluate, "evaluate"),
+            trust=build(Trust, top.trust, "trust"),
+            imports=top.imports,
+            trackers=read_trackers(top.track),
+            notes=tuple(notes),
+        )
+
+    def tracked(self, texts: Iterable[str]) -> "Experiment":
+        """The same experiment with further trackers, written like ``mlflow(experiment='hearts')``."""
+        more = read_trackers(parse_trackers(texts))
+        kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
+        return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
+        return source.load(Places.of(self.data.get("root")))
+
+    @property
+    def scale(self) -> Rule:
+        """How numbers of examples are scaled: unless exact tables may be told, by each client for itself."""
+        asked: Rule = self.data.get("scale", "federated")
+        return "client" if asked == "federated" and self.privacy.counts != "exact" else asked
+
+    def federation(self, seed: int, scale: Rule | None = None) -> Federation:
+        """The federation of this seed; ``scale`` stands in for the experiment's own."""
+        return _federation(self, seed, scale or self.scale)
+
+    def task(self, seed: int) -> Task:
+        """What every method of this experiment is given for this seed."""
+        federation = self.federation(seed)
+        settings = {key: value for key, value in self.model.items() if key != "name"}
+        shape, classes = federation.shape, federation.num_classes
+        model = flat_model(self.model["name"], shape, classes, settings, federation.vocabulary)
+        return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
+
+    def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
+        """The experiment file of one run, or of all, without defaults of data sources, models and methods."""
+        methods = self.methods if method is None else (method,)
+        seeds = self.seeds if seed is None else (seed,)
+        partition = {"name": self.partition.name, **dataclasses.asdict(self.partition)}
+        sections = {
+            "data": self.data,
+            "partition": partition,
+            "split": dataclasses.asdict(self.split),
+            "model": self.model,
+            "local": dataclasses.asdict(self.local),
+            "privacy": dataclasses.asdict(self.privacy),
+            "faults": dataclasses.asdict(self.faults),
+            "evaluate": dataclasses.asdict(self.evaluation),
+        }
+        if not self.evaluation.best:  # as below
+            del sections["evaluate"]["best"]
+        if self.trust != Trust():  # runs from before there was such a table keep their names
+            sections["trust"] = dataclasses.asdict(self.trust)
+        if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
+            sections["track"] = write_trackers(self.trackers)
+        top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
+        if self.imports:
+            top["imports"] = list(self.imports)
+        return {
+            **top,
+            **{key: _writable(value) for key, value in sections.items()},
+            "method": [write_method(entry) for entry in methods],
+        }
+
+
+@dataclass(frozen=True)
+class _Top:
+    """The top level of an experiment file."""
+
+    method: list | str | tuple[str, ...]
+    name: str = ""
+    rounds: Annotated[int, at_least(1)] = 50
+    cohort: Any = 0.1  # 1 is a client, 1.0 is everybody: not to be converted
+    seeds: tuple[int, ...] = (0,)
+    imports: tuple[str, ...] = ()
+    conditions: str = ""  # of a paper, for all that the file leaves open
+    model: str | dict = "mlp"
+    data: dict = field(default_factory=dict)
+    partition: dict = field(default_factory=dict)
+    split: dict = field(default_factory=dict)
+    local: dict = field(default_factory=dict)
+    privacy: dict = field(default_factory=dict)
+    faults: dict = field(default_factory=dict)
+    evaluate: dict = field(default_factory=dict)
+    trust: dict = field(default_factory=dict)
+    track: dict = field(default_factory=dict)
+
+
+def config_hash(table: Mapping[str, Any]) -> str:
+    """Eight characters that name a run's settings."""
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> str | None:
+    """The first setting in which two tables differ, as words; None if they are the same."""
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        where = f"{path}.{key}" if path else key
+        a, b = ours.get(key), theirs.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if (inner := difference(a, b, where)) is not None:
+                return inner
+        elif a != b:
+            return f"{where} is {a!r} here and {b!r} there"
+    return None
+
+
+@lru_cache(maxsize=8)
+def _cached_federation(key: str, _: int) -> list[Federation]:
+    return []
+
+
+def _federation(experiment: Experiment, seed: int, scale: Rule) -> Federation:
+    """One federation per data, partition, split, scale and seed, shared by all methods."""
+    parts = (experiment.data, experiment.partition.name, experiment.partition, experiment.split, scale)
+    slot = _cached_federation(repr(parts), seed)
+    if not slot:
+        dealt = federate(experiment.dataset, experiment.partition, experiment.split, seed, scale)
+        withheld = scale == experiment.scale != experiment.data.get("scale", "federated")
+        if withheld and experiment.dataset.numbers is not None:
+            told = dealt.provenance["data"]
+            read = "; ".join(filter(None, (told.get("read"), UNTOLD.format(experiment.privacy.counts))))
+            dealt = dataclasses.replace(
+                dealt, provenance={**dealt.provenance, "data": {**told, "read": read}}
+            )
+        slot.append(dealt)
+    return slot[0]
+
+
+def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
+    """At least one, and none twice: each run has its own directory."""
+    if not entries:
+        raise UserError(f"{path}: the list is empty, give at least one")
+    for position, entry in enumerate(entries):
+        if entry in entries[:position]:
+            raise UserError(f"{path}: {entry} is listed twice, list it once")
+    return entries
+
+
+def _checked_data(data: dict[str, Any]) -> dict[str, Any]:
+    """Refuses unknown options before any file is read; makes paths absolute, for a resume from elsewhere."""
+    build(SOURCES.get(checked(data["source"], str, "data.source")), _options(data), "data")
+    for key, kind in COMMON.items():
+        if key in data:
+            checked(data[key], kind, f"data.{key}")
+    places = ("root", "path", "test_path")
+    return {key: _absolute(value) if key in places else value for key, value in data.items()}
+
+
+def _options(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is the source's own."""
+    return {key: value for key, value in data.items() if key not in COMMON}
+
+
+def _absolute(path: Any) -> Any:
+    """The path of something that is here; what is not may be below the data root and stays as it is."""
+    here = user_path(path) if isinstance(path, str) else None
+    if here is None or not (here.parent if "*" in here.name else here).exists():
+        return path
+    return str(here.resolve())
+
+
+def _writable(value: Any) -> Any:
+    """As TOML can write it: no empty values, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {key: _writable(item) for key, item in value.items() if item is not None}
+    return [_writable(item) for item in value] if isinstance(value, list | tuple) else value

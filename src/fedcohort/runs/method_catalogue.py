@@ -1,0 +1,97 @@
+"""What ``fedcohort methods`` says of each method, read off its file."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from typing import Any
+
+from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
+from fedcohort.core.parts import USES
+from fedcohort.runs.client_messages import REFERENCE, reference
+from fedcohort.util.settings import settings_of
+
+SECTIONS = {"Equation:": "equation", "Where we differ:": "differences"}  # of a method file's docstring
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Everything about one method, ready for JSON."""
+    cls = METHODS.get(name)
+    part = cls()
+    return {
+        "name": name,
+        "roles": roles_of(cls),
+        "reference": part.pooled or part.silent,
+        "default_for": [role for role, default in DEFAULTS.items() if default == name],
+        "title": " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split()),
+        **read_story(inspect.getdoc(sys.modules[cls.__module__]) or ""),
+        "parameters": [
+            {**setting._asdict(), "about": remarks_on(cls).get(setting.name, "")}
+            for setting in settings_of(cls)
+        ],
+        "needs": {use: USES[use] for use in sorted(part.uses())},
+        "sends": sends(name),
+        "reference_model": REFERENCE,
+        "leaves": [] if part.pooled else [one._asdict() for one in reference(Method.of(part))],
+        "file": inspect.getsourcefile(cls),
+    }
+
+
+def read_story(text: str) -> dict[str, str]:
+    """What a method's file opens with: its paper, remarks, equation, and where it differs from the paper."""
+    lines: dict[str, list[str]] = {part: [] for part in ("paper", "remarks", *SECTIONS.values())}
+    part = "paper"
+    for line in text.splitlines():
+        if line in SECTIONS:
+            part = SECTIONS[line]
+        else:
+            lines[part].append(line)
+            part = "remarks" if part == "paper" and not line else part
+    story = {part: textwrap.dedent("\n".join(own)).strip("\n") for part, own in lines.items()}
+    return {part: own if part == "equation" else _flow(own) for part, own in story.items()}
+
+
+def _flow(text: str) -> str:
+    """Prose without its line breaks, except between paragraphs and before the items of a list."""
+    return re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", text)
+
+
+def remarks_on(cls: type) -> dict[str, str]:
+    """The comment behind each field of a class: the one place where a parameter is explained."""
+    lines = inspect.getsource(cls).splitlines()
+    (definition,) = ast.parse("\n".join(lines)).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101  # the source of a class
+    remarks = {}
+    for field in definition.body:
+        if isinstance(field, ast.AnnAssign) and field.end_lineno is not None:
+            tail = lines[field.end_lineno - 1][field.end_col_offset :]
+            remarks[ast.unparse(field.target)] = tail.partition("#")[2].strip()
+    return remarks
+
+
+def sends(name: str) -> str:
+    """What travels each round, in words."""
+    cls = METHODS.get(name)
+    part = cls()
+    if part.pooled:
+        return "all training data, once"
+    if part.silent:
+        return "nothing"
+    wire = {
+        "counts": "4 bytes per class and client up, once",
+        "losses": "the model down to each polled client and 4 bytes up",
+        "loss": "4 bytes more up per client",
+        "trace": "4 bytes more up per local step",
+        "steps": "4 bytes more up per client",
+        "loss_before": "4 bytes more up per client",
+        "outputs": "4 bytes per class up, then the update only of those it is asked of",
+        "summary": "4 bytes per entry of its summary up, once",
+        "cross_accuracy": "every cohort member's model down to every other, 4 bytes up per pair",
+    }
+    extra = [wire[use] for use in wire if use in part.uses()]
+    return "; ".join(["the model down and its update up", *filter(None, [part.also_sends]), *extra])
+
+
+def catalogue() -> list[dict[str, Any]]:
+    return [describe(name) for name in METHODS.names()]

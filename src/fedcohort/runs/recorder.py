@@ -1,0 +1,287 @@
+"""Run directories: what was asked, what it ran on, what came out, and where to go on from. Never overwritten.
+
+======================= ==============================================================================
+config.toml             the experiment file of this one run
+about.json              what a report says of the method, so that it needs none of its code
+roster.safetensors      the clients, their sizes and, unless withheld, their label counts as revealed
+env.json                versions, machine, command, seconds, how the data were read and their fingerprint
+table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
+state.safetensors       the last checkpoint; state.previous.safetensors is the one before
+clients/                only where clients remember much: a file for each, which the checkpoints refer to
+result.json             the final numbers; its presence means that the run is complete
+======================= ==============================================================================
+
+A run can be killed at any moment: opening its directory again goes on from the last checkpoint, or from the
+start before the first one, to the same bytes.
+"""
+
+import csv
+import errno
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+import torch
+
+from fedcohort.core.client_store import Memories, Reopen, Shelf
+from fedcohort.core.evaluate import Row
+from fedcohort.core.parts import Clients
+from fedcohort.core.round.loop import Report
+from fedcohort.core.state import State, pack, unpack
+from fedcohort.runs.about import ABOUT, About
+from fedcohort.runs.experiment import config_hash, difference
+from fedcohort.runs.revealed import Revealed
+from fedcohort.runs.stored import (
+    AGAIN,
+    CONFIG,
+    ENVIRONMENT,
+    RESULT,
+    ROSTER,
+    TABLE,
+    parse_table,
+    read_environment,
+    read_result,
+    read_table,
+)
+from fedcohort.util import checkpoint
+from fedcohort.util.errors import UserError
+from fedcohort.util.files import LARGE, damaged, fields, read_bytes, read_toml, refuse_links
+from fedcohort.util.settings import at_least
+
+__all__ = ["CONFIG", "ENVIRONMENT", "ROSTER", "Recorder", "read_result", "read_table"]
+
+CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
+CHECKPOINT_EVERY = 10  # rounds
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+FACTS = {"config": dict, "fingerprint": str, "table_bytes": Annotated[int, at_least(0)]}  # of a checkpoint
+
+
+def new_directory(parent: Path, name: str) -> Path:
+    """``parent/name-001``, or the next free number; made now, so that no two runs share it."""
+    name = _safe(name)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1_000_000):
+            path = parent / f"{name}-{number:03d}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    except OSError as error:
+        raise UserError(f"cannot write results to {parent}: {error.strerror}; choose another --out") from None
+    raise UserError(f"{parent} is full of runs called {name}: choose another --out")
+
+
+def run_name(table: dict[str, Any]) -> str:
+    """``<method or its label>-<config hash>-s<seed>``, safe as a directory name."""
+    asked = table["method"][0]
+    method = _safe(re.sub(r"\(.*?\)", "", asked.get("label", asked["name"])))
+    return f"{method[:80]}-{config_hash(table)}-s{table['seeds'][0]}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w+.-]+", "_", name)
+
+
+class Recorder:
+    """A callback that keeps a run directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        table: dict[str, Any],
+        fingerprint: str,
+        every: int = CHECKPOINT_EVERY,
+        reopen: Reopen | None = None,
+        read: str = "",
+        about: About | None = None,
+        revealed: Revealed | None = None,
+    ) -> None:
+        """``reopen`` finds clients' memories if they are not in the directory; ``read`` says how the data
+        were read; ``about`` and ``revealed`` are for those who look at the directory later."""
+        self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
+        self.read, self.about, self.revealed = read, about, revealed
+        self.reopen: Reopen = reopen or partial(Shelf.reopen, directory / CLIENTS)
+        self.saved = -1  # round of the last checkpoint
+        self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
+        self.digest = hashlib.sha256()  # of the table
+        # The last round whose rows are all in the table, and the table's length and digest then: assigned
+        # together, because Ctrl-C may come between any two statements.
+        self.complete: tuple[State, int, str] | None = None
+
+    def open(self) -> tuple[State, list[Row]] | None:
+        """Where to go on from: the last checkpoint and the rows before it, or None for the start."""
+        refuse_links(self.directory)
+        check_config(self.directory, self.config)
+        if checkpoint.exists(self.directory):
+            return self._resume()
+        self._start()
+        return None
+
+    def _start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)  # it is there if a run was killed very early
+        self.describe()
+        self._open("wb")
+        self._write([Row._fields])
+
+    def _resume(self) -> tuple[State, list[Row]]:
+        """Rows after the checkpoint are cut off: they will come again."""
+        tensors, facts = load_checkpoint(self.directory)
+        if self.fingerprint != facts["fingerprint"]:
+            raise UserError(
+                f"{self.directory}: the data changed since the run was started, or an older fedcohort scaled "
+                "them in another way: restore them, or start a new run"
+            )
+        state, size, path = self._state(tensors), facts["table_bytes"], self.directory / TABLE
+        table = read_bytes(path, LARGE, AGAIN)[:size]
+        if len(table) < size:
+            raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
+        rows = parse_table(table, path)
+        self.digest = hashlib.sha256(table)
+        if facts.get("table_digest", self.digest.hexdigest()) != self.digest.hexdigest():
+            raise damaged(path, "its rows are not those that the checkpoint was saved with", AGAIN)
+        self.describe(only_missing=True)
+        os.truncate(path, size)
+        self.saved, self.complete = state.round, (state, size, self.digest.hexdigest())
+        self.in_use.append(state.clients)
+        self._open("ab")
+        return state, rows
+
+    def _state(self, tensors: dict[str, torch.Tensor]) -> State:
+        try:
+            return unpack(tensors, self.reopen)
+        except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
+            raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
+
+    def describe(self, only_missing: bool = False) -> None:
+        """Writes down what is run, and on what."""
+        facts = {**environment(), "fingerprint": self.fingerprint, "read": self.read}
+        texts = {CONFIG: tomli_w.dumps(self.config), ENVIRONMENT: json.dumps(facts, indent=2) + "\n"}
+        if self.about is not None:
+            texts[ABOUT] = self.about.text()
+        for name, text in texts.items():
+            if not (only_missing and (self.directory / name).exists()):
+                checkpoint.write_atomically(self.directory / name, text.encode())
+        if self.revealed is not None and not (only_missing and (self.directory / ROSTER).exists()):
+            self.revealed.write(self.directory / ROSTER)
+        self._environment()  # before anything is trained: the end of the run needs it
+
+    def _environment(self) -> dict[str, Any]:
+        return read_environment(self.directory, "delete it, and it is written again when the run goes on")
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        self._write(rows)
+        self.complete = state, self.file.tell(), self.digest.hexdigest()
+        if state.round % self.every == 0:
+            self._save()
+        return False
+
+    def close(self, state: State) -> None:
+        """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its
+        rows came."""
+        self._save()
+        self.file.close()
+        self._add_time()
+
+    def _add_time(self) -> None:
+        """Adds the seconds since the directory was opened to those of earlier parts of the run."""
+        facts = self._environment()
+        seconds = facts["seconds"] + time.monotonic() - self.opened
+        text = json.dumps({**facts, "seconds": round(seconds, 2)}, indent=2) + "\n"
+        checkpoint.write_atomically(self.directory / ENVIRONMENT, text.encode())
+
+    def _save(self) -> None:
+        if self.complete is None or self.complete[0].round == self.saved:
+            return
+        state, size, digest = self.complete
+        os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
+        table = {"table_bytes": size, "table_digest": digest}
+        facts = {"config": self.config, "fingerprint": self.fingerprint, **table}
+        if isinstance(state.clients, Memories):
+            state.clients.flush()
+        checkpoint.save(self.directory, pack(state), facts)
+        self.in_use.append(state.clients)
+        self.saved = state.round
+
+    def finish(self, metrics: dict[str, float]) -> None:
+        """Marks the run as complete."""
+        text = json.dumps(jsonable(metrics), indent=2) + "\n"
+        checkpoint.write_atomically(self.directory / RESULT, text.encode())
+
+    def _open(self, mode: str) -> None:
+        self.opened = time.monotonic()
+        self.file = (self.directory / TABLE).open(mode)
+
+    def _write(self, rows: Sequence[Any]) -> None:
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        lines = text.getvalue().encode()
+        self.file.write(lines)
+        self.file.flush()
+        self.digest.update(lines)
+
+
+def check_config(directory: Path, table: dict[str, Any]) -> None:
+    """Refuses a run directory whose settings, as written or as last used, are not these."""
+    kept = []
+    if (directory / CONFIG).exists():
+        kept.append(read_toml(directory / CONFIG))
+    if checkpoint.exists(directory):
+        kept.append(load_checkpoint(directory)[1]["config"])
+    for theirs in kept:
+        if (change := difference(table, theirs)) is not None:
+            raise UserError(
+                f"{directory} is of another experiment ({change}): undo that change, or start a new run"
+            )
+
+
+def load_checkpoint(directory: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The newest good checkpoint of a run that is to be continued."""
+    tensors, facts = checkpoint.load(directory, tidy=True)
+    return tensors, {**facts, **fields(facts, FACTS, directory / checkpoint.CURRENT, AGAIN)}
+
+
+@contextmanager
+def disk_mistakes(directory: Path) -> Iterator[None]:
+    """A disk that is full, or cannot be written, ends a run with one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise UserError(
+            f"cannot write to {directory} ({error.strerror}): make room or let it be written, then continue "
+            "with 'fedcohort run --resume'; what was saved is kept"
+        ) from None
+
+
+def environment() -> dict[str, Any]:
+    """Where and with what a run was made."""
+    packages = ("fedcohort", "torch", "numpy", "scipy", "scikit-learn")
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "command": sys.argv,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def jsonable(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN and no infinity: null stands for both."""
+    return {key: value if abs(value) < float("inf") else None for key, value in metrics.items()}

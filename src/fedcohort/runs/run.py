@@ -1,0 +1,123 @@
+"""One run: a method on a task for a number of rounds, with results as they come."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import torch
+
+from fedcohort.core.engine import Engine
+from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
+from fedcohort.core.method import Method
+from fedcohort.core.round.lookahead import orders_ahead
+from fedcohort.core.round.loop import Report, start, step
+from fedcohort.core.round.merge import too_short
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.engines.batched import BatchedEngine
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.presets import read_method
+from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
+from fedcohort.util.settings import at_least, between
+
+PER_ROUND = "clients_per_round"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured, and when. The last round always is."""
+
+    every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
+    adapted: bool = False  # also measure after one more local budget, at the end
+    target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
+    last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
+    best: bool = False  # the highest global accuracy of any evaluated round
+    blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
+    smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
+
+
+class Callback(Protocol):
+    """Told of every round; a true answer ends the run early. ``close`` comes last, also after an error."""
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool: ...
+
+    def close(self, state: State) -> None: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a run."""
+
+    method: Method
+    state: State
+    rows: list[Row]  # the long table
+    metrics: dict[str, float]  # the last value of each number about the whole federation
+
+
+def run(
+    method: Method | str,
+    task: Task,
+    rounds: int,
+    evaluation: Evaluation | None = None,
+    callbacks: Iterable[Callback] = (),
+    resume: tuple[State, list[Row]] | None = None,
+    engine: Callable[[Task], Engine] | None = None,
+    folder: Path | None = None,
+) -> Result:
+    """Trains and evaluates; with ``resume`` (a state and the rows before it), continues to the identical
+    end. ``folder`` is where clients' memories go if they are too many to keep (None: a temporary one)."""
+    method = read_method(method) if isinstance(method, str) else method
+    evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
+    if caution := too_short(method.grouping, rounds):
+        warnings.warn(caution, RuntimeWarning, stacklevel=2)
+    task = task.for_method(method)
+    profile, workers = task.profile(method), (engine or default_engine)(task)
+    state, table = resume or (start(method, task, profile, folder), [])
+    table = list(table)
+    curve = [row for row in table if row.key == ACCURACY]
+    try:
+        while state.round < rounds:
+            sent = workers.messages
+            state, report = step(method, state, task, profile, workers)
+            rows, last = round_rows(method, report, state, task, profile), state.round == rounds
+            if last or state.round % evaluation.every == 0:
+                elsewhere = bool(workers.messages) and not last
+                ahead = orders_ahead(method, state, task, profile) if elsewhere else None
+                rows += evaluation_rows(method, state, task, profile, workers, clients=last, ahead=ahead)
+                curve += [row for row in rows if row.key == ACCURACY]
+                if evaluation.smooth is not None:
+                    rows.append(smoothed_row(curve, evaluation.smooth))
+            if last and evaluation.adapted:
+                rows += adapted_rows(method, state, task, profile, workers)
+            if workers.messages > sent:
+                rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
+            if last:
+                rows.append(_cohort_row(state.round, [*table, *rows]))
+                wanted = evaluation.last, evaluation.best, evaluation.blocks, evaluation.target
+                rows += run_rows(curve, *wanted)
+            table += rows
+            wishes = [callback.after_round(state, report, rows) for callback in callbacks]
+            if any(wishes):
+                break
+    finally:
+        for callback in callbacks:
+            callback.close(state)
+    return Result(method, state, table, final_metrics(table))
+
+
+def default_engine(task: Task) -> Engine:
+    """All clients at once on a GPU, or one worker per core."""
+    return BatchedEngine(task) if torch.cuda.is_available() else PoolEngine(task)
+
+
+def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
+    """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
+    return {row.key: row.value for row in rows if row.overall}
+
+
+def _cohort_row(number: int, rows: Sequence[Row]) -> Row:
+    """How many clients were asked to train, on average: methods that ask more get more work for a round."""
+    asked = [row.value for row in rows if row.key == "cohort"]
+    return Row(number, "run", "", "", PER_ROUND, sum(asked) / len(asked))

@@ -1,0 +1,138 @@
+"""How far runs are, read from their directories alone, while another process may still be writing them.
+
+Nothing of an experiment is imported or trained, so that looking at a run cannot disturb it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedcohort.runs.recorder import jsonable
+from fedcohort.runs.stored import (
+    AGAIN,
+    ASKED,
+    CONFIG,
+    RESULT,
+    TABLE,
+    Asked,
+    is_home,
+    parse_rows,
+    planned,
+    runs_of,
+)
+from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import is_held
+from fedcohort.util.files import LARGE, read_bytes
+
+State = Literal["running", "complete", "stopped", "damaged"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """One run, as its directory shows it now."""
+
+    directory: Path
+    method: str
+    seed: int
+    rounds: int  # wanted
+    done: int  # completed
+    state: State
+    trained: int  # updates used so far, over all rounds
+    curve: tuple[float, ...]  # global accuracy at each evaluation
+    numbers: dict[str, float]  # the last value of each number about the whole federation
+    trouble: str = ""  # of a damaged one: what is wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "dir": str(self.directory),
+            "state": self.state,
+            "round": self.done,
+            "rounds": self.rounds,
+            "metrics": jsonable(self.numbers),
+            **({"trouble": self.trouble} if self.trouble else {}),
+        }
+
+
+class Follower:
+    """Follows one run: each :meth:`look` reads only what was written since the one before."""
+
+    def __init__(self, directory: Path) -> None:
+        asked = Asked.read(directory)
+        self.method, self.seed, self.rounds = asked.title, asked.seed, asked.rounds
+        self.directory = directory
+        self._forget()
+
+    def _forget(self) -> None:
+        self.read = self.done = self.trained = 0
+        self.curve: list[float] = []
+        self.numbers: dict[str, float] = {}
+
+    def look(self) -> Status:
+        complete = (self.directory / RESULT).exists()  # first: nothing is written after it
+        running = not complete and is_held(self.directory)
+        table = self.directory / TABLE
+        if table.exists():
+            if table.stat().st_size < self.read:  # continued from a checkpoint before what was seen
+                self._forget()
+            self._take(table)
+        state: State = "complete" if complete else "running" if running else "stopped"
+        return Status(
+            self.directory,
+            self.method,
+            self.seed,
+            self.rounds,
+            self.done,
+            state,
+            self.trained,
+            tuple(self.curve),
+            dict(self.numbers),
+        )
+
+    def _take(self, table: Path) -> None:
+        new = read_bytes(table, LARGE, AGAIN, start=self.read)
+        whole = new[: new.rfind(b"\n") + 1]  # the last line may be half written
+        lines = whole if self.read else whole.partition(b"\n")[2]  # without the header
+        rows = parse_rows(lines, table)
+        self.read += len(whole)
+        for row in rows:
+            self.done = row.round
+            if row.metric == "trained":
+                self.trained += int(row.value)
+            elif row.overall:
+                self.numbers[row.key] = row.value
+                if row.key == "global.accuracy":
+                    self.curve.append(row.value)
+
+
+class Followers:
+    """Follows all runs of one directory, also those that start later."""
+
+    def __init__(self, home: Path) -> None:
+        if not is_home(home):
+            raise UserError(f"{home} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+        self.home = home
+        self.each: dict[Path, Follower] = {}
+
+    @property
+    def planned(self) -> int:
+        """How many runs there will be."""
+        return len(planned(self.home)) if (self.home / ASKED).exists() else 1
+
+    def look(self) -> list[Status]:
+        """Every run that has started, oldest first; one that is damaged hides no other."""
+        return [self._look_at(directory) for directory in runs_of(self.home)]
+
+    def _look_at(self, directory: Path) -> Status:
+        try:
+            if directory not in self.each:
+                self.each[directory] = Follower(directory)
+            return self.each[directory].look()
+        except (UserError, OSError) as error:
+            return Status(directory, directory.name, 0, 0, 0, "damaged", 0, (), {}, str(error))
+
+    def at_work(self, statuses: Sequence[Status]) -> bool:
+        """Whether somebody is running what is here."""
+        return is_held(self.home) or any(status.state == "running" for status in statuses)

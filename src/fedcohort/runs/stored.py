@@ -1,0 +1,240 @@
+"""The one reader of run directories: what was asked, what is known of the method, what came out.
+
+A directory may be damaged, or written by somebody who wishes us ill. So everything is read within bounds,
+what is wrong is said, and nothing that a file names is imported, called or written to.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcohort.core.evaluate import Row
+from fedcohort.core.parts import Grouping
+from fedcohort.core.profile import Privacy
+from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.revealed import Revealed
+from fedcohort.util.errors import UserError
+from fedcohort.util.files import LARGE, RESTORE, damaged, fields, read_bytes, read_json, read_toml
+from fedcohort.util.settings import at_least, between, build
+from fedcohort.util.user_code import resume_command
+
+ASKED = "experiment.toml"  # what a comparison was asked to do, in its directory
+CONFIG = "config.toml"
+ENVIRONMENT = "env.json"
+TABLE = "table.csv"
+RESULT = "result.json"
+ROSTER = "roster.safetensors"  # who takes part, and what they told of their data
+AGAIN = "restore it, or start the run again"
+ROUNDS = 10**9
+Seed = Annotated[int, between(-(2**53), 2**53)]
+GROUPS = 10**6
+NUMBERS = 1e150  # whose squares are numbers too
+LONGEST = 2000  # characters of a method
+
+
+class Asked:
+    """The settings of one run as its directory keeps them: texts and numbers, of which nothing is made."""
+
+    def __init__(self, table: dict[str, Any], path: Path) -> None:
+        self.table = table
+        hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[Seed, ...], "method": list}
+        told = fields(table, hints, path)
+        if not told["seeds"] or not told["method"]:
+            raise damaged(path, "it names no method or no seed")
+        self.rounds: int = told["rounds"]
+        self.seed: int = told["seeds"][0]
+        self.method, self.title = method_names(told["method"][0], path)
+        self.name = _text(table, "name", path)
+        self.source, self.partition, self.model = (
+            _text(_section(table, section), key, path)
+            for section, key in (("data", "source"), ("partition", "name"), ("model", "name"))
+        )
+        try:
+            self.privacy = build(Privacy, _section(table, "privacy"), "privacy")
+        except (UserError, OverflowError) as error:
+            raise damaged(path, error) from None
+
+    @classmethod
+    def read(cls, directory: Path) -> "Asked":
+        return cls(read_toml(directory / CONFIG), directory / CONFIG)
+
+
+def method_names(entry: Any, path: Path) -> tuple[str, str]:
+    """The text of a method and what results call it."""
+    table = {"name": entry} if isinstance(entry, str) else entry
+    name = fields(table, {"name": str}, path)["name"]
+    title = _text(table, "label", path) or name
+    if not (name.isprintable() and 0 < len(name) <= LONGEST):
+        raise damaged(path, "a method's name is not one line of text")
+    return name, title
+
+
+def planned(home: Path) -> list[tuple[str, int]]:
+    """Which runs a comparison will have, as titles and seeds, in its order."""
+    path = home / ASKED
+    told = fields(read_toml(path), {"method": list, "seeds": tuple[Seed, ...]}, path)
+    titles = [method_names(entry, path)[1] for entry in told["method"]]
+    return [(title, seed) for seed in told["seeds"] for title in titles]
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """One run, as its directory shows it."""
+
+    directory: Path
+    asked: Asked
+    about: About
+
+    @classmethod
+    def read(cls, directory: Path) -> "RunDir":
+        asked, path = Asked.read(directory), directory / ABOUT
+        if path.exists():
+            return cls(directory, asked, About.read(path))
+        elsewhere = (directory / ROSTER).exists()  # once only deployments kept one
+        return cls(directory, asked, About.rebuilt(asked.method, asked.privacy, elsewhere))
+
+    @property
+    def complete(self) -> bool:
+        return read_result(self.directory) is not None
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The part that forms groups; None if it does not come with fedcohort, and so is not executed."""
+        return built_in_grouping(self.asked.method, self.about.grouping)
+
+    def environment(self) -> dict[str, Any]:
+        return read_environment(self.directory, RESTORE)
+
+    def rows(self, growing: bool = False) -> list[Row]:
+        return read_table(self.directory / TABLE, growing)
+
+    def revealed(self) -> Revealed:
+        """What clients revealed. A look never reads the data that a directory names."""
+        if (self.directory / ROSTER).exists():
+            return Revealed.read(self.directory / ROSTER)
+        raise UserError(
+            f"{self.directory} keeps no label counts, as an older fedcohort wrote it: "
+            f"'{resume_command(self.directory, self.asked.table)}' adds them"
+        )
+
+
+def read_result(directory: Path) -> dict[str, float] | None:
+    """The final numbers of a complete run, or None."""
+    path = directory / RESULT
+    if not path.exists():
+        return None
+    cure = f"delete it, and 'fedcohort run --resume {directory}' writes it again"
+    table = read_json(path, cure)
+    number = Annotated[float, between(-NUMBERS, NUMBERS)] | None
+    hints = dict.fromkeys(table if isinstance(table, dict) else (), number)
+    numbers = fields(table, hints, path, cure)
+    return {key: float("nan") if value is None else float(value) for key, value in numbers.items()}
+
+
+def read_environment(directory: Path, cure: str) -> dict[str, Any]:
+    """With what, on what and when a run was made."""
+    path = directory / ENVIRONMENT
+    hints = {"versions": dict, "machine": str, "command": tuple[str, ...], "started": str, "fingerprint": str}
+    table = read_json(path, cure)
+    told = fields(table, hints, path, cure)
+    told |= fields({"seconds": 0.0, **table}, {"seconds": Annotated[float, at_least(0)]}, path, cure)
+    versions = {"fedcohort": "", "torch": "", **told["versions"]}
+    told["versions"] = fields(versions, dict.fromkeys(versions, str), path, cure)
+    return {**table, **told}
+
+
+def read_table(path: Path, growing: bool = False) -> list[Row]:
+    """The rows of a table.csv; of one that is ``growing``, those that are completely written."""
+    data = read_bytes(path, LARGE, AGAIN)
+    return parse_table(data[: data.rfind(b"\n") + 1] if growing else data, path)
+
+
+def parse_table(data: bytes, path: Path) -> list[Row]:
+    """The rows after the header."""
+    head, _, rest = data.partition(b"\n")
+    if head.decode(errors="replace") != ",".join(Row._fields):
+        raise damaged(path, "its first line is not the header", AGAIN)
+    return parse_rows(rest, path)
+
+
+def parse_rows(data: bytes, path: Path) -> list[Row]:
+    """Rows that stand in the order of rounds and hold the numbers that runs have."""
+    rows, last = [], 0
+    try:
+        for line in csv.reader(io.StringIO(data.decode(), newline="")):
+            row = Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5]))
+            if not last <= row.round <= ROUNDS or len(line) != len(Row._fields):
+                raise ValueError(f"round {row.round} comes after round {last}")
+            if (why := _wrong(row)) is not None:
+                raise ValueError(f"round {row.round}: {why}")
+            last = row.round
+            rows.append(row)
+    except (ValueError, IndexError, csv.Error) as error:
+        raise damaged(path, error, AGAIN) from None
+    return rows
+
+
+def _wrong(row: Row) -> str | None:
+    """What no run writes."""
+    if row.metric.startswith("accuracy") and not (math.isnan(row.value) or abs(row.value - 0.5) < 0.500001):
+        return f"an accuracy of {row.value:g}"
+    if row.metric in ("trained", "test_size") and not 0 <= row.value <= 2.0**53:
+        return f"{row.metric} is {row.value:g}"
+    known = row.group.isdecimal() and len(row.group) < 8 and int(row.group) < GROUPS
+    if not known and not row.overall:
+        return f"{row.group!r:.40} is no group"
+    return None
+
+
+def _section(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A section of the settings; a model may be its name alone."""
+    section = table.get(key, {})
+    return section if isinstance(section, dict) else {"name": section}
+
+
+def _text(table: Mapping[str, Any], key: str, path: Path) -> str:
+    text = fields({key: "", **table}, {key: str}, path)[key]
+    if not text.isprintable() or len(text) > LONGEST:
+        raise damaged(path, f"{key} is not one line of text")
+    return str(text)
+
+
+def is_home(directory: Path) -> bool:
+    """Whether it is the directory of a run or of a comparison."""
+    try:
+        return any((directory / name).exists() for name in (ASKED, CONFIG))
+    except OSError:  # we may not look
+        return False
+
+
+def homes_in(directory: Path) -> list[Path]:
+    """The runs and comparisons in a directory such as ``runs``, by name; a run or comparison is its own."""
+    if is_home(directory):
+        return [directory]
+    return sorted(filter(is_home, directory.iterdir()))
+
+
+def runs_of(home: Path) -> list[Path]:
+    """The run directories of a comparison in the order in which they were started; a run is its own."""
+    if (home / CONFIG).exists():
+        return [home]
+    found = {path.parent for name in (CONFIG, TABLE) for path in home.glob(f"*/{name}")}
+    return sorted(found, key=lambda run: (_started(run), run))
+
+
+def in_order(home: Path, runs: Iterable[RunDir]) -> list[RunDir]:
+    """As the comparison lists them; what it does not list comes after."""
+    listed = planned(home) if (home / ASKED).exists() else []
+    place = {run: number for number, run in enumerate(listed)}
+    return sorted(runs, key=lambda run: place.get((run.asked.title, run.asked.seed), len(place)))
+
+
+def _started(run: Path) -> str:
+    try:
+        return str(read_json(run / ENVIRONMENT)["started"])
+    except (UserError, LookupError, TypeError):  # written a moment after the settings, or damaged
+        return "~"

@@ -1,0 +1,1 @@
+"""Arrays in, numbers out: distances, groups and metrics that methods, diagnosis and results share."""

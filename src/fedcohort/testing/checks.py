@@ -1,0 +1,224 @@
+"""The laws every method keeps: each takes a Method and raises AssertionError with a sentence when it is
+broken."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.faults import Faults
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.round.cohort import choose_all
+from fedcohort.core.round.loop import Report
+from fedcohort.core.state import State, pack, unpack
+from fedcohort.core.task import Task
+from fedcohort.engines.batched import BatchedEngine
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.runs.method_catalogue import remarks_on
+from fedcohort.testing.faulty import Backwards, NobodyTells, OneBreaks, OneTells, with_one_class, with_sizes
+from fedcohort.testing.tiny import ROUNDS, accuracy, assert_same, history, play, tiny_task
+from fedcohort.util.settings import build
+
+
+def check_method(method: Method | str) -> None:
+    """Runs the whole contract on one method."""
+    method = Method.parse(method) if isinstance(method, str) else method
+    for check in CHECKS:
+        check(method)
+
+
+def check_declaration(method: Method) -> None:
+    """Every part is frozen, documented, and rebuilt by its own settings and its own spelling."""
+    for part in method.parts:
+        cls = type(part)
+        assert cls.__dataclass_params__.frozen, f"{part.name} is not a frozen dataclass"  # type: ignore[attr-defined]
+        module = inspect.getmodule(cls)
+        assert cls.__doc__, f"{part.name} has no docstring"
+        assert getattr(module, "__doc__", None), f"the file of {part.name} does not name its paper"
+        settings = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}  # type: ignore[arg-type]
+        silent = [name for name in settings if not remarks_on(cls).get(name)]
+        assert not silent, f"{part.name}: no comment says what {silent} means"
+        assert build(cls, settings, part.name) == part, f"{part.name} does not accept its own settings"
+    assert Method.parse(str(method)) == method, f"{method} is not what its text parses to"
+
+
+def check_repeats(method: Method) -> None:
+    """The same seed gives the same bytes, another seed other bytes."""
+    once = history(method)[-1]
+    assert_same(once, play(method, tiny_task())[0], f"{method} run twice")
+    other = play(method, tiny_task(seed=1))[0]
+    params = once.groups[0].weights.params, other.groups[0].weights.params
+    assert not torch.equal(*params), f"{method} does not depend on the seed"
+
+
+def check_resumes(method: Method) -> None:
+    """A run restored from its packed state ends like one that was never interrupted."""
+    whole, half = history(method)[-1], history(method)[ROUNDS // 2]
+    restored = unpack({key: value.clone() for key, value in pack(half).items()})
+    resumed = play(method, tiny_task(), ROUNDS - ROUNDS // 2, restored)[0]
+    assert_same(resumed, whole, f"{method} resumed")
+
+
+def check_is_pure(method: Method) -> None:
+    """A step leaves the state it was given as it was."""
+    before = unpack({key: value.clone() for key, value in pack(history(method)[2]).items()})
+    copy = unpack({key: value.clone() for key, value in pack(before).items()})
+    play(method, tiny_task(), 1, before)
+    assert_same(before, copy, f"{method}: a step changed its input")
+
+
+def check_order_is_irrelevant(method: Method) -> None:
+    """The order in which clients work and answer does not matter."""
+    task = tiny_task()
+    engine = Backwards(task.for_method(method))
+    assert_same(
+        play(method, task, engine=engine)[0], history(method)[-1], f"{method} with clients in reverse"
+    )
+
+
+def check_engines_agree(method: Method) -> None:
+    """Every engine gives what the reference loop gives, however many workers it has."""
+    task = tiny_task()
+    reference = history(method)[2]
+    fitted = task.for_method(method)
+    runs = [play(method, task, 2, engine=PoolEngine(fitted, workers))[0] for workers in (1, 2, 4)]
+    batched = play(method, task, 2, engine=BatchedEngine(fitted, "cpu"))[0]
+    for name, state in (("pool", runs[0]), ("batched", batched)):
+        for ours, theirs in zip(state.groups, reference.groups, strict=True):
+            gap = float((ours.weights.params - theirs.weights.params).abs().max())
+            assert gap < 1e-5, f"{method}: the {name} engine is {gap:.1e} away from the reference"
+    for other in runs[1:]:
+        assert_same(other, runs[0], f"{method} with more workers")
+
+
+def check_shapes_stay(method: Method) -> None:
+    """Names and shapes of every memory are the same after each round; new groups look like old ones."""
+    seen: dict[str, dict[str, Any]] = {}
+    for state in history(method)[1:]:
+        for group in state.groups:
+            for role in ("selector", "aggregator"):
+                _compare_shapes(seen, f"{method}: {role}", getattr(group, role))
+        _compare_shapes(seen, f"{method}: grouping", state.grouping)
+
+
+def check_chooses_fairly(method: Method) -> None:
+    """A cohort is made of distinct clients that have data, as many as wanted at most, and is never empty."""
+    for cohort in (4, 100):
+        task = with_sizes(tiny_task(cohort=cohort), {0: 0})
+        state, reports = play(method, task, 1)
+        assert all(len(report.selected) for report in reports), f"{method} chose nobody"
+        _check_cohorts(method, task, state, LoopEngine(task.for_method(method)))
+
+
+def check_survives_dropout(method: Method) -> None:
+    """Clients that fail cost no more than their own update; when all do, nothing moves."""
+    state, reports = play(method, tiny_task(faults=Faults(dropout=0.5)))
+    assert _finite(state, reports), f"{method} with dropout is not finite"
+    if method.pooled:
+        return  # there is nobody to lose
+    assert any(len(report.lost) for report in reports)
+    _check_stays(method, tiny_task(faults=Faults(dropout=1.0)))
+
+
+def check_survives_stragglers(method: Method) -> None:
+    """Slow clients count with the steps they took, or are lost when what is late is dropped."""
+    slow = tiny_task(faults=Faults(stragglers=1.0, straggler_draw="redraw"))
+    state, reports = play(method, slow)
+    assert _finite(state, reports), f"{method} with stragglers is not finite"
+    assert all(len(report.answered) for report in reports), f"{method} lost clients that were only slow"
+    if not method.pooled:
+        _check_stays(method, tiny_task(faults=Faults(stragglers=1.0, straggler_result="drop")))
+
+
+def check_survives_nonsense(method: Method) -> None:
+    """An update or a loss that is not a number costs no more than the client it came from."""
+    task = tiny_task()
+    if not method.pooled:
+        state, reports = play(method, task, engine=OneBreaks(task))
+        assert _finite(state, reports), f"{method} averaged a NaN"
+        noticed = method.silent or any(len(report.rejected) for report in reports)
+        assert noticed, f"{method} did not notice a NaN"
+    for mute in (OneTells, NobodyTells):  # fewer candidates than the cohort
+        engine = mute(task.for_method(method))
+        state, reports = play(method, task, 1, engine=engine)
+        _check_cohorts(method, task, state, engine)
+        later, more = play(method, task, 1, state, engine)
+        assert _finite(later, [*reports, *more]), f"{method} is not finite when losses are not"
+
+
+def check_edges(method: Method) -> None:
+    """One client; data at one client alone; a client with one example; clients with one class; everybody
+    trains."""
+    tasks = {
+        "a single client": tiny_task(clients=1, cohort=1),
+        "data at a single client": with_sizes(tiny_task(), dict.fromkeys(range(7), 0)),
+        "a client of one example": with_sizes(tiny_task(), {0: 1}),
+        "a one-class client": with_one_class(tiny_task(), 1),
+        "nothing but one-class clients": with_one_class(tiny_task(), 8),
+        "a cohort of everybody": tiny_task(cohort=100),
+    }
+    for what, task in tasks.items():
+        state, reports = play(method, task, 2)
+        assert _finite(state, reports), f"{method} fails with {what}"
+        assert all(len(report.answered) for report in reports), f"{method} trains nobody with {what}"
+
+
+def check_learns(method: Method) -> None:
+    """Easy data are learned: from chance to something useful in a few rounds."""
+    task = tiny_task(local=Local(lr=0.2, epochs=4, batch=8))
+    state = play(method, task, 12, engine=PoolEngine(task.for_method(method), workers=1))[0]
+    reached = accuracy(method, task, state)
+    assert reached > 0.7, f"{method} reaches only {reached:.0%} on separable blobs"
+
+
+CHECKS: tuple[Callable[[Method], None], ...] = (
+    check_declaration,
+    check_repeats,
+    check_resumes,
+    check_is_pure,
+    check_order_is_irrelevant,
+    check_engines_agree,
+    check_shapes_stay,
+    check_chooses_fairly,
+    check_survives_dropout,
+    check_survives_stragglers,
+    check_survives_nonsense,
+    check_edges,
+    check_learns,
+)
+
+
+def _finite(state: State, reports: Sequence[Report]) -> bool:
+    """Whether the method made numbers only: what is none, the loop takes back and reports."""
+    kept = not any(len(report.spoilt) for report in reports)
+    return kept and all(bool(group.weights.params.isfinite().all()) for group in state.groups)
+
+
+def _check_cohorts(method: Method, task: Task, state: State, engine: LoopEngine) -> None:
+    """What the selector itself chooses in the next round, group by group."""
+    task = task.for_method(method)
+    for choice in choose_all(method, state, task, task.profile(method), engine)[1]:
+        chosen, members = choice.now.selected.tolist(), set(choice.now.members.tolist())
+        assert len(set(chosen)) == len(chosen), f"{method} chose a client twice: {chosen}"
+        assert set(chosen) <= members, f"{method} chose {chosen}, not all of them members with data"
+        assert len(chosen) <= choice.now.cohort, f"{method} chose {chosen}, more than {choice.now.cohort}"
+
+
+def _check_stays(method: Method, task: Task) -> None:
+    """Where nobody answers, rounds pass and nothing else."""
+    before, (after, _) = play(method, task, 0)[0], play(method, task, 2)
+    assert after.round == 2
+    same = torch.equal(after.groups[0].weights.params, before.groups[0].weights.params)
+    assert same, f"{method} moved although nobody answered"
+    assert not after.clients, f"{method}: clients that never answered remember something"
+
+
+def _compare_shapes(seen: dict[str, dict[str, Any]], who: str, memory: dict[str, Tensor]) -> None:
+    shapes = {key: (tuple(value.shape), value.dtype) for key, value in memory.items()}
+    first = seen.setdefault(who, shapes)
+    assert first == shapes, f"{who} memory changed from {first} to {shapes}"

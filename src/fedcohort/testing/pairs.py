@@ -1,0 +1,104 @@
+"""What composes with what: every two parts run together, or one sentence names both and says why not.
+
+:func:`refusal` says which of the two it is and :func:`check_composition` tries it. The test suite calls both
+for every pair, and ``docs/compositions.md`` is written from the first.
+"""
+
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from fedcohort.core.method import METHODS, Method, make, roles_of
+from fedcohort.core.round.cohort import choose_all
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import LoopEngine
+from fedcohort.testing import play, tiny_task
+from fedcohort.util.errors import UserError
+
+ROUNDS = 3
+APART = 1e-5  # how far the engines' weights may be from one another
+
+# Settings under which ROUNDS rounds on a tiny task show all that a method does: fit, ask, split, merge.
+BRISK: dict[str, dict[str, Any]] = {
+    "cfl": {"eps1": 9.0, "eps2": 0.0},
+    "fedconcat": {"groups": 2, "rounds": 2},
+    "fedcor": {"warmup": 0, "interval": 1, "first_iterations": 5, "iterations": 5},
+    "fedgwc": {"tolerance": 0.9, "min_group": 1},
+    "fedsoft": {"groups": 2},
+    "fesem": {"groups": 2},
+    "ifca": {"groups": 2},
+}
+
+
+def parts() -> list[str]:
+    """Every method but the centralised reference, which is a whole and takes no partner."""
+    return [name for name in METHODS.names() if len(roles_of(METHODS.get(name))) < 4]
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every two parts."""
+    return list(combinations(parts(), 2))
+
+
+def compose(one: str, other: str) -> Method:
+    """Both parts, the default for every other role; UserError when they are refused."""
+    return Method.of(*(make(name, BRISK.get(name, {})) for name in (one, other)))
+
+
+def refusal(one: str, other: str) -> str | None:
+    """The sentence that refuses this pair; None when it runs."""
+    try:
+        compose(one, other)
+    except UserError as mistake:
+        return str(mistake)
+    return None
+
+
+def check_composition(method: Method) -> None:
+    """Runs the method on both engines; AssertionError with a sentence when something is wrong."""
+    task = tiny_task()
+    state, _ = play(method, task, 0)
+    for group in state.groups:
+        served = method.aggregator.serve(group.weights.params, group.aggregator)
+        assert served.equal(group.weights.params), f"{method}: untrained, a group is served another's model"
+    state, reports = play(method, task, ROUNDS)
+    assert state.round == ROUNDS, f"{method}: {state.round} rounds instead of {ROUNDS}"
+    for report in reports:
+        assert len(report.answered), f"{method}: nobody's update counted in round {report.number}"
+    for number, group in enumerate(state.groups):
+        assert group.weights.params.isfinite().all(), (
+            f"{method}: the weights of group {number} are not finite"
+        )
+    if not method.silent:
+        assert state.bytes_up > 0, f"{method}: no byte was counted up"
+        assert state.bytes_down > 0, f"{method}: no byte was counted down"
+    assert int(state.grouping["group"].max()) < len(state.groups), f"{method}: a client's group has no model"
+    if not state.encoders:  # merged models have one cohort, of everybody
+        _check_cohorts(method, state, task)
+    _check_engines(method, state, task)
+
+
+def _check_cohorts(method: Method, state: State, task: Task) -> None:
+    """The next cohorts: distinct members of the group they are chosen for."""
+    profile = task.profile(method)
+    _, choices = choose_all(method, state, task, profile, LoopEngine(task))
+    own_cohorts = len(choices) == len(state.groups) and not method.grouping.shared
+    for choice in choices:
+        selected, group = choice.now.selected, choice.now.group
+        assert len(selected.unique()) == len(selected), f"{method}: a client is chosen twice"
+        assert torch.isin(selected, choice.now.members).all(), f"{method}: a chosen client is no member"
+        if own_cohorts:
+            there = state.grouping["group"][selected]
+            assert (there == group).all(), f"{method}: a client of group {there} is chosen for {group}"
+
+
+def _check_engines(method: Method, state: State, task: Task) -> None:
+    """The pool gives what the reference loop gave."""
+    pool, _ = play(method, task, ROUNDS, engine=PoolEngine(task, workers=1))
+    assert len(pool.groups) == len(state.groups), f"{method}: engines disagree on the number of groups"
+    for ours, theirs in zip(pool.groups, state.groups, strict=True):
+        gap = float((ours.weights.params - theirs.weights.params).abs().max())
+        assert gap < APART, f"{method}: the pool engine is {gap:.1e} away from the reference"

@@ -1,0 +1,74 @@
+"""A federation small enough to try a method on in milliseconds, and what to do with it."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from fedcohort.core.engine import Engine
+from fedcohort.core.evaluate import serving, settle
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Local
+from fedcohort.core.round.loop import Report, start, step
+from fedcohort.core.round.merge import present
+from fedcohort.core.state import State, pack
+from fedcohort.core.task import Task
+from fedcohort.data import Federation, SplitPlan, federate, load
+from fedcohort.data.partition import partitioner
+from fedcohort.engines.reference import LoopEngine
+
+ROUNDS = 4
+
+
+@lru_cache(maxsize=8)
+def _tiny_federation(seed: int, clients: int) -> Federation:
+    data = load("synthetic", samples=320, classes=4, features=12, spread=0.5)
+    deal = partitioner("dirichlet", clients=clients, alpha=0.5, min_size=8)
+    return federate(data, deal, SplitPlan(validation=0.2), seed)
+
+
+def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
+    """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
+    federation = _tiny_federation(seed, clients)
+    given = {"local": Local(lr=0.2, epochs=2, batch=16), "cohort": 4, "seed": seed, **conditions}
+    return Task.of(federation, "mlp", {"widths": [8]}, **given)
+
+
+def play(
+    method: Method, task: Task, rounds: int = ROUNDS, state: State | None = None, engine: Engine | None = None
+) -> tuple[State, list[Report]]:
+    """``rounds`` rounds from ``state`` (or the start), with what happened in each."""
+    task = task.for_method(method)
+    profile = task.profile(method)
+    state = start(method, task, profile) if state is None else state
+    reports = []
+    for _ in range(rounds):
+        state, report = step(method, state, task, profile, engine or LoopEngine(task))
+        reports.append(report)
+    return state, reports
+
+
+@lru_cache(maxsize=4)
+def history(method: Method) -> tuple[State, ...]:
+    """The states before and after each of ``ROUNDS`` rounds, which several laws start from."""
+    states = [play(method, tiny_task(), 0)[0]]
+    for _ in range(ROUNDS):
+        states.append(play(method, tiny_task(), 1, states[-1])[0])
+    return tuple(states)
+
+
+def accuracy(method: Method, task: Task, state: State) -> float:
+    """Of all test samples, each answered by the model that serves its client."""
+    task = task.for_method(method)
+    task, engine = present(method, state, task, LoopEngine(task))
+    scores = engine.score(serving(method, settle(method, state, task.profile(method), engine)))
+    return float(scores.right.sum() / scores.size.sum())
+
+
+def assert_same(ours: State, theirs: State, sentence: str) -> None:
+    """Bit for bit."""
+    a, b = pack(ours), pack(theirs)
+    assert a.keys() == b.keys(), f"{sentence}: {sorted(a.keys() ^ b.keys())} are only in one of them"
+    for key in a:
+        same = a[key].dtype == b[key].dtype and torch.equal(a[key].nan_to_num(), b[key].nan_to_num())
+        assert same, f"{sentence}: '{key}' differs"

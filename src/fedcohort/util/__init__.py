@@ -1,0 +1,1 @@
+"""What knows nothing of federated learning: settings, registries, files, names, the machine."""
