@@ -11,10 +11,10 @@ from rich.console import Console
 from fedcohort.cli.app import main
 from fedcohort.cli.tables import rounds_table
 from fedcohort.core.evaluate import Row
-from fedcohort.runs.comparison import Outcome, rank
 from fedcohort.runs.experiment import Experiment, config_hash
 from fedcohort.runs.over_rounds import Curve, run_rows, smoothed_row, titles
 from fedcohort.runs.run import Evaluation, run
+from fedcohort.runs.standings import Outcome, rank
 from fedcohort.testing import tiny_task
 
 TINY = (Path(__file__).parent / "tiny.toml").read_text()

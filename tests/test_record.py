@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.evaluate import Row
-from fedcohort.runs.comparison import Outcome, compare, rank
+from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import environment, jsonable, new_directory, read_result, read_table, run_name
 from fedcohort.runs.run import final_metrics
+from fedcohort.runs.standings import Outcome, rank
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 

@@ -20,10 +20,11 @@ import tomli_w
 from fedcohort.cli.progress import Silent
 from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
-from fedcohort.runs.comparison import ASKED, Outcome, carry_out, compare, prepare, resume
+from fedcohort.runs.comparison import ASKED, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder, read_result
 from fedcohort.runs.run import Result, run
+from fedcohort.runs.standings import Outcome
 from fedcohort.util.errors import UserError
 
 KEPT = ("state.safetensors", "table.csv", "result.json")

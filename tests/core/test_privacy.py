@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from fedcohort.core.disclosure import disclose
 from fedcohort.core.method import Method
 from fedcohort.core.noise import SENSITIVITY, simulated_noise, tidied
 from fedcohort.core.profile import Privacy
@@ -21,7 +22,7 @@ FEDLECC = Method.parse("fedlecc")
 
 def told(epsilon, seed=0):
     task = tiny_task(privacy=Privacy("noised", epsilon))
-    return task.federation, task.federation.tell(FEDLECC, task.privacy, seed).counts
+    return task.federation, disclose(task.federation, FEDLECC, task.privacy, seed).counts
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
@@ -49,7 +50,7 @@ def test_noise_is_each_clients_own_and_repeats_with_the_experiment():
     assert not told(0.5, seed=1)[1].equal(one)
     federation, other = told(0.5)
     moved = replace(federation, train=replace(federation.train, x=federation.train.x + 1))
-    assert not moved.tell(FEDLECC, Privacy("noised", 0.5), 0).counts.equal(other)
+    assert not disclose(moved, FEDLECC, Privacy("noised", 0.5), 0).counts.equal(other)
 
 
 def test_answers_at_two_epsilons_do_not_cancel():
@@ -87,7 +88,7 @@ def test_noised_counts_are_told_as_what_is_known_anyway():
 
 def test_exact_counts_are_exact():
     task = tiny_task()
-    assert task.federation.tell(FEDLECC, Privacy(), 0).counts.equal(task.federation.counts.double())
+    assert disclose(task.federation, FEDLECC, Privacy(), 0).counts.equal(task.federation.counts.double())
 
 
 def test_how_little_is_revealed_can_be_compared():

@@ -13,8 +13,8 @@ from loopback import own_network
 from malicious_client import ATTACKS, HONEST, LIARS, SLY
 from test_deployment import EXPERIMENT
 
-from fedcohort.flower.event_log import Event, read_events
 from fedcohort.flower.server_app import TOKEN
+from fedcohort.runs.events import Event, read_events
 from fedcohort.runs.recorder import read_table
 from fedcohort.util import checkpoint
 

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from hypothesis.strategies import SearchStrategy
 
 from fedcohort.flower import messages
-from fedcohort.flower.event_log import read_events
+from fedcohort.runs.events import read_events
 from flower.inprocess import FIRST
 from flower.rehearsed import attacked
 from flower.test_faults import BAD

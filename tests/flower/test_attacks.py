@@ -15,9 +15,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
 from fedcohort.flower import messages
-from fedcohort.flower.event_log import read_events
 from fedcohort.flower.messages import NonsenseError
 from fedcohort.flower.roster import Roster
+from fedcohort.runs.events import read_events
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural

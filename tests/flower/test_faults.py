@@ -8,10 +8,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcohort.core.parts import Memory
 from fedcohort.flower import messages
-from fedcohort.flower.event_log import read_events, summed_up
 from fedcohort.flower.messages import Letter
 from fedcohort.flower.transport import CRASHED, OFFLINE
 from fedcohort.report import write_report
+from fedcohort.runs.events import read_events, summed_up
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from flower.inprocess import FIRST, InProcess, failure

@@ -8,7 +8,7 @@ from rich.console import Console
 from fedcohort.cli.app import progress
 from fedcohort.cli.board import Line, Pace, board, duration, sparkline
 from fedcohort.cli.progress import Lines
-from fedcohort.runs.comparison import Outcome
+from fedcohort.runs.standings import Outcome
 
 
 class Clock:

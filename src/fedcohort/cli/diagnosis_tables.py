@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from fedcohort.diagnosis.diagnosis import Diagnosis
-from fedcohort.stats.attribute_psi import HOW_TO_READ, FeatureSkew, most
+from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.stats.label_distances import Array
 from fedcohort.stats.label_groups import Suggestion
 

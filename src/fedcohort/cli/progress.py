@@ -16,8 +16,8 @@ from fedcohort.cli.tables import messages
 from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
-from fedcohort.runs.comparison import Outcome
 from fedcohort.runs.run import Callback, final_metrics
+from fedcohort.runs.standings import Outcome
 
 EVERY = 30.0  # seconds between the lines of one run
 

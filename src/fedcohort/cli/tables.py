@@ -1,7 +1,7 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.core.parts import ROLES
-from fedcohort.runs.comparison import Standing, columns
 from fedcohort.runs.over_rounds import titles
+from fedcohort.runs.standings import Standing, cell, columns, rounds_cells
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
 results = Console(highlight=False)
@@ -61,14 +61,6 @@ def rounds_table(standings: Sequence[Standing]) -> Table | None:
     for standing in standings:
         table.add_row(standing.method, *rounds_cells(standing, wanted))
     return table
-
-
-def rounds_cells(standing: Standing, keys: Iterable[str]) -> list[str]:
-    several = len(standing.seeds) > 1
-    return [
-        cell(standing.mean.get(key, math.nan), standing.std.get(key, math.nan), "percent", several)
-        for key in keys
-    ]
 
 
 def method_table(entries: Sequence[dict[str, Any]]) -> Table:
@@ -139,23 +131,3 @@ def bench_tables(measured: dict[str, Any]) -> Group:
                     table.add_row(f"{key} {about}".replace("_", " "), f"{number:,}")
             parts.append(table)
     return Group(*parts, Text(str(measured["machine"]), style="dim"))
-
-
-SCOPES = (
-    "global: all test samples together, each answered by the model that serves its client. "
-    "personal: the mean over clients of the accuracy on their own test samples. "
-    "AD: the mean of |1 - accuracy| over clients. "
-    "Rand, where groups are known: the share of pairs of clients that are rightly together or apart."
-)
-
-
-def cell(mean: float, std: float, kind: str, several: bool) -> str:
-    if math.isnan(mean):  # nobody has test samples
-        return "–"
-    if kind == "percent":
-        return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
-    if kind == "megabytes":
-        return f"{mean / 1e6:.2f}" if mean >= 1e5 else f"{mean / 1e6:.2g}"  # small models send kilobytes
-    if kind == "count":
-        return f"{mean:.1f}".removesuffix(".0")
-    return f"{mean:.3f}"

@@ -14,7 +14,7 @@ from fedcohort.core.parts import ROLES, Aggregator, Grouping, Objective, Part, S
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
-from fedcohort.util.memory_limit import must_fit
+from fedcohort.util.memory_limit import refuse_beyond
 from fedcohort.util.registry import Registry
 from fedcohort.util.settings import build
 
@@ -107,7 +107,7 @@ class Method:
             )
         for part in self.parts:
             part.check(profile)
-            must_fit(part, profile)
+            _refuse_what_cannot_scale(part, profile)
             _refuse_empty_groups(part, profile)
 
     def _refuse_nonsense(self) -> None:
@@ -136,6 +136,13 @@ class Method:
         defaults = set(DEFAULTS.values())
         shown = [text for part in self.parts if (text := _spell(part)) not in defaults]
         return "+".join(shown) or "fedavg"
+
+
+def _refuse_what_cannot_scale(part: Part, profile: Profile) -> None:
+    """Whose matrices would not fit in this machine's memory."""
+    if needed := part.server_bytes(profile):
+        where = f"at the server for {profile.num_clients:,} clients"
+        refuse_beyond(needed, part.name, "choose a method that scales, or fewer clients", where)
 
 
 def _refuse_empty_groups(part: Part, profile: Profile) -> None:

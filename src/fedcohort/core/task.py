@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from fedcohort.core.disclosure import Disclosed, disclose
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy, Profile
@@ -31,6 +32,7 @@ class Task:
     faults: Faults = Faults()
     seed: int = 0
     began: int = 0  # the round in which the schedule of the learning rate starts
+    disclosed: Disclosed | None = None  # by clients that are elsewhere; None: simulated ones are asked
 
     @classmethod
     def of(
@@ -80,7 +82,7 @@ class Task:
 
     def profile(self, method: Method) -> Profile:
         """What this method's server side may know of the federation."""
-        told = self.federation.tell(method, self.privacy, self.seed)
+        told = self.disclosed or disclose(self.federation, method, self.privacy, self.seed)
         return Profile(
             size=self.federation.train.sizes,
             held_out=self.federation.validation.sizes,

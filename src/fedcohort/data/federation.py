@@ -7,19 +7,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.core.noise import simulated_noise, tidied
 from fedcohort.data.scaling import Moments, Scale
-
-if TYPE_CHECKING:
-    from fedcohort.core.method import Method
-    from fedcohort.core.profile import Privacy
 
 
 @dataclass(frozen=True)
@@ -82,13 +77,6 @@ class Split:
         return self.x[rows], self.y[rows]
 
 
-class Told(NamedTuple):
-    """What clients revealed of their data before training."""
-
-    counts: Tensor | None  # [K, C], or None when withheld
-    summaries: dict[str, Tensor]  # [K, ...] of each part that asks for one; none when withheld
-
-
 @dataclass(frozen=True)
 class Federation:
     """Clients with their training, validation and test examples, and the story of how they came about."""
@@ -123,39 +111,8 @@ class Federation:
         """Label counts of the training rows, [K, C]: the only ones a method may be told."""
         return self.train.counts(self.num_classes)
 
-    def tell(self, method: "Method", privacy: "Privacy", seed: int) -> Told:
-        """What clients reveal of their data before training.
-
-        Noise is drawn from ``seed`` and from the examples: the same experiment repeats it, but who has only
-        the seed and what was told cannot take it away again.
-        """
-        privacy = method.privacy(privacy)
-        if privacy.counts == "withheld":
-            return Told(None, {})
-        everybody = range(self.num_clients)
-        summaries = {
-            part.name: torch.stack(
-                [part.summarise(*self.train.examples(client), self.num_classes) for client in everybody]
-            )
-            for part in method.parts
-            if "summary" in part.uses()
-        }
-        if privacy.counts == "exact":
-            return Told(self.counts.double(), {name: table.double() for name, table in summaries.items()})
-        key = privacy.epsilon, seed, self._unprinted
-        noised = {name: self._noised(table, f"summary of {name}", *key) for name, table in summaries.items()}
-        return Told(self._noised(self.counts, "counts", *key), noised)
-
-    def _noised(self, tables: Tensor, what: str, epsilon: float, seed: int, secret: str) -> Tensor:
-        """Each client's table with noise of its own."""
-        told = []
-        for client, (table, size) in enumerate(zip(tables, self.train.sizes.tolist(), strict=True)):
-            noise = simulated_noise(table, epsilon, seed, secret, what, repr(epsilon), client)
-            told.append(tidied(table + noise, size))
-        return torch.stack(told)
-
     @cached_property
-    def _unprinted(self) -> str:
+    def unprinted(self) -> str:
         """A digest of the data that no file of a run holds, unlike the fingerprint."""
         return self.fingerprint("noise")
 

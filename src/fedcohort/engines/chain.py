@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedcohort.core.optimiser import Rule, first_memory, rule, take_step
+from fedcohort.core.optimiser import rule
 from fedcohort.core.round.local_training import Job
 from fedcohort.engines.kernels import halves, pool, unpool
 from fedcohort.engines.torchscript import unlocked
 from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.descent import Rule, first_memory, take_step
 
 
 class Kind(NamedTuple):
@@ -105,7 +106,7 @@ class Stack:
         constants = [each for each in (towards, offset) if each is not None]
         constant = sum(constants[1:], constants[0]) if constants else None
         shrink = pull + local.weight_decay if straight else pull
-        memory = [] if straight else first_memory(local, vector)
+        memory = [] if straight else first_memory(rule(local, job.view.lr), vector)
         slope = None if straight and not local.momentum else torch.zeros_like(vector)
         return descend(
             self.kinds, *self.views(vector), *self.views(vector if slope is None else slope),

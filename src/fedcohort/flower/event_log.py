@@ -1,37 +1,23 @@
-"""What happened to whom in a deployment: said at once, kept as a table beside the results, and summed up.
+"""What happens to clients of a deployment: said at once, and kept as a table beside the results.
 
-``note`` is called wherever something happens to a client; a :class:`Diary` follows one run and knows which
+``note`` is called wherever something happens to a client; a :class:`EventLog` follows one run and knows which
 round it is.
 """
 
 import csv
-import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
-from fedcohort.util.files import LARGE, damaged, read_bytes
+from fedcohort.runs.events import EVENTS, LOG, Event, read_events, summed_up
 
 log = logging.getLogger("fedcohort.flower")
-
-LOG = "flower.log"  # in words, for people
-EVENTS = "events.csv"  # the same about clients, as a table
-
-
-class Event(NamedTuple):
-    """One thing that happened to one client."""
-
-    time: str
-    round: int  # in which it happened
-    client: str
-    what: str
 
 
 def note(client: str, what: str) -> None:
@@ -39,7 +25,7 @@ def note(client: str, what: str) -> None:
     log.warning("%s %s", client, what, extra={"client": client, "what": what})
 
 
-class Diary:
+class EventLog:
     """A callback of a run: says what each round came to, and writes down what is noted meanwhile."""
 
     def __init__(self, directory: Path, rounds: int) -> None:
@@ -50,7 +36,7 @@ class Diary:
         self.events = _Events(directory / EVENTS)
         self.handlers = text, self.events
 
-    def __enter__(self) -> "Diary":
+    def __enter__(self) -> "EventLog":
         for handler in self.handlers:
             log.addHandler(handler)
         log.setLevel(logging.INFO)
@@ -104,34 +90,6 @@ class _Events(logging.Handler):
     def close(self) -> None:
         self.file.close()
         super().close()
-
-
-def read_events(directory: Path) -> list[Event]:
-    """What happened in the run of this directory, in order; nothing in a simulation."""
-    path = directory / EVENTS
-    if not path.exists():
-        return []
-    try:
-        lines = list(csv.reader(io.StringIO(read_bytes(path, LARGE).decode(), newline="")))[1:]
-        return [Event(time, int(number), client, what) for time, number, client, what in lines]
-    except (ValueError, csv.Error) as error:
-        raise damaged(path, error) from None
-
-
-def summed_up(events: Sequence[Event]) -> dict[str, str]:
-    """By client: ``went offline (rounds 2 and 3); is back (round 4)``."""
-    rounds: dict[str, dict[str, list[str]]] = {}
-    for event in events:
-        when = rounds.setdefault(event.client, {}).setdefault(event.what, [])
-        if str(event.round) not in when:
-            when.append(str(event.round))
-    return {client: "; ".join(_in_rounds(*each) for each in own.items()) for client, own in rounds.items()}
-
-
-def _in_rounds(what: str, rounds: Sequence[str]) -> str:
-    if len(rounds) == 1:
-        return f"{what} (round {rounds[0]})"
-    return f"{what} (rounds {', '.join(rounds[:-1])} and {rounds[-1]})"
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedcohort.core.disclosure import Disclosed
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.core.trust import Trust, middle
-from fedcohort.data.federation import Federation, Split, Told
+from fedcohort.data.federation import Federation, Split
 from fedcohort.data.scaling import Moments, Scale, merged
 from fedcohort.flower.client_info import Card, all_classes, ask_cards, named_apart
 from fedcohort.flower.event_log import note
@@ -32,11 +33,8 @@ log = logging.getLogger("fedcohort.flower")
 class Roster(Federation):
     """A federation whose examples are elsewhere: how many each client has is known, and what it told."""
 
-    told: Told = field(default=Told(None, {}))
+    told: Disclosed = field(default=Disclosed(None, {}))
     keys: tuple[str, ...] = ()  # of each client, a digest of the one it was admitted with; empty: without any
-
-    def tell(self, method: Method, privacy: Privacy, seed: int) -> Told:
-        return self.told
 
     def pooled(self) -> "Federation":
         raise UserError(
@@ -51,7 +49,7 @@ class Roster(Federation):
     def load(cls, path: Path) -> "Roster":
         """The inverse."""
         kept = Revealed.read(path)
-        told = Told(kept.counts, dict(kept.summaries))
+        told = Disclosed(kept.counts, dict(kept.summaries))
         known = kept.clients, kept.classes, kept.shape, kept.vocabulary
         return cls.of(kept.sizes, *known, told, kept.keys, kept.scale)
 
@@ -63,7 +61,7 @@ class Roster(Federation):
         classes: Sequence[str],
         shape: Sequence[int],
         vocabulary: int,
-        told: Told,
+        told: Disclosed,
         keys: Sequence[str] = (),
         scale: Scale | None = None,
     ) -> "Roster":
@@ -248,5 +246,5 @@ def roster_of(cards: Sequence[Card], classes: tuple[str, ...], scaled: bool = Fa
     sizes = torch.tensor([card.sizes for card in cards]).t()
     keys = [card.key for card in cards] if all(card.key for card in cards) else []
     scale = scale_of(cards) if scaled else None
-    known = names, classes, first.shape, first.vocabulary, Told(counts, summaries), keys, scale
+    known = names, classes, first.shape, first.vocabulary, Disclosed(counts, summaries), keys, scale
     return Roster.of(sizes, *known)

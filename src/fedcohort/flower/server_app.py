@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcohort.core.round.loop import start
 from fedcohort.core.task import Task
 from fedcohort.flower.engine import FlowerEngine
-from fedcohort.flower.event_log import Diary, said_aloud
+from fedcohort.flower.event_log import EventLog, said_aloud
 from fedcohort.flower.messages import Letter
 from fedcohort.flower.nodes import NOWHERE, Nodes
 from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
@@ -87,11 +87,12 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
     """One run, from its start or from its last completed round, to its end."""
     table = experiment.table(job.method, job.seed)
     job.directory.mkdir(parents=True, exist_ok=True)
-    with disk_mistakes(job.directory), held(job.directory), Diary(job.directory, experiment.rounds) as diary:
+    log = EventLog(job.directory, experiment.rounds)
+    with disk_mistakes(job.directory), held(job.directory), log as events:
         facts = {"run": table, "token": token(job.directory)}
         nodes = meet(experiment, job, post, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
-        diary.clients = nodes.roster.clients
+        events.clients = nodes.roster.clients
         scale = nodes.roster.scale
         known = {**facts, "classes": list(nodes.roster.classes), "scale": scale and scale.facts()}
         engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
@@ -102,9 +103,9 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
         if begun is None:
             first = start(job.method, task, task.profile(job.method))
             begun = replace(first, clients=engine.memories({})), []
-        diary.go_on(begun[0].round)
+        events.go_on(begun[0].round)
         wishes = experiment.rounds, experiment.evaluation
-        result = run(job.method, task, *wishes, (recorder, diary, *trackers), begun, lambda _: engine)
+        result = run(job.method, task, *wishes, (recorder, events, *trackers), begun, lambda _: engine)
         recorder.finish(result.metrics)
         return result
 
@@ -136,7 +137,8 @@ def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
     name, shape = experiment.model["name"], roster.shape
     model = flat_model(name, shape, roster.num_classes, settings, roster.vocabulary)
     local = replace(experiment.local, augment=None)
-    return Task(roster, model, local, experiment.cohort, experiment.privacy, experiment.faults, seed)
+    known = experiment.cohort, experiment.privacy, experiment.faults, seed
+    return Task(roster, model, local, *known, disclosed=roster.told)
 
 
 def token(directory: Path) -> str:

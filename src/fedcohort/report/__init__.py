@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedcohort.diagnosis.diagnosis import Diagnosis
+from fedcohort.diagnosis.features import FeatureSkew
 from fedcohort.report.page import MARK, Page, render
 from fedcohort.runs.stored import CONFIG, ENVIRONMENT
-from fedcohort.stats.attribute_psi import FeatureSkew
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedcohort.diagnosis.diagnosis import Diagnosis
+from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.report.labels import CLIENTS, client_map, label_map, left_out, psi_card, rows_allowed
 from fedcohort.report.page import Card, Filter, Page, Tab, Table
 from fedcohort.report.style import figure, look, small, thinned
-from fedcohort.stats.attribute_psi import HOW_TO_READ, FeatureSkew, most
 from fedcohort.stats.label_distances import hellinger_points
 from fedcohort.stats.label_groups import Suggestion
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedcohort.flower.event_log import EVENTS, LOG, read_events, summed_up
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Filter, Tab, Table
+from fedcohort.runs.events import EVENTS, LOG, read_events, summed_up
 from fedcohort.util.errors import UserError
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fedcohort.core.evaluate import Row
 from fedcohort.core.parts import Grouping
 from fedcohort.runs.about import About
-from fedcohort.runs.comparison import Outcome
 from fedcohort.runs.run import final_metrics
+from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import AGAIN, ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.cli.tables import SCOPES, cell, rounds_cells
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
-from fedcohort.runs.comparison import Standing, columns, rank, uneven
 from fedcohort.runs.over_rounds import titles
+from fedcohort.runs.standings import SCOPES, Standing, cell, columns, rank, rounds_cells, uneven
 
 MAIN = "global.accuracy"
 LOSS = "global.loss"

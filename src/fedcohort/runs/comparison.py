@@ -1,8 +1,6 @@
-"""Several methods and seeds side by side: run them, resume them, rank them."""
+"""Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
-import math
 import os
-import statistics
 import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
@@ -25,12 +23,12 @@ from fedcohort.runs.recorder import (
     Recorder,
     check_config,
     disk_mistakes,
-    jsonable,
     new_directory,
     run_name,
 )
 from fedcohort.runs.revealed import Revealed
-from fedcohort.runs.run import PER_ROUND, Callback, run
+from fedcohort.runs.run import Callback, run
+from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
@@ -49,62 +47,7 @@ from fedcohort.util.filelock import held
 from fedcohort.util.files import damaged, read_toml, refuse_links
 from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_code
 
-UNEVEN = 1.1  # times the clients of another method that are worth a word
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
-
-RAND = "rand"
-# Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
-COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
-    ("global.accuracy", "global\naccuracy", True, "percent"),
-    ("personal.accuracy", "personal\naccuracy", True, "percent"),
-    ("ad", "AD", False, "number"),
-    ("groups", "groups", None, "count"),
-    (RAND, "Rand", True, "number"),
-    ("bytes_up", "MB\nup", False, "megabytes"),
-    ("bytes_down", "MB\ndown", False, "megabytes"),
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One finished run."""
-
-    method: str
-    seed: int
-    directory: Path
-    metrics: dict[str, float]
-
-    @property
-    def useless(self) -> bool:
-        """Whether in the last round everybody who answered was rejected."""
-        rejected, lost = self.metrics.get("rejected", 0), self.metrics.get("lost", 0)
-        return 0 < rejected == self.metrics.get("cohort", 0) - lost
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "seed": self.seed,
-            "dir": str(self.directory),
-            "metrics": jsonable(self.metrics),
-        }
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One method over its seeds."""
-
-    method: str
-    seeds: tuple[int, ...]
-    mean: dict[str, float]
-    std: dict[str, float]  # of the sample; 0 for a single seed
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "seeds": list(self.seeds),
-            "mean": jsonable(self.mean),
-            "std": jsonable(self.std),
-        }
 
 
 class Watcher(Protocol):
@@ -234,55 +177,6 @@ def compare(experiment: Experiment, out: Path, watcher: Watcher) -> tuple[Path, 
 def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
     """Finishes the run, or the whole comparison, in ``directory``."""
     return carry_out(reopen(directory), watcher)
-
-
-def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
-    """Methods over their seeds, best global accuracy first."""
-    standings = []
-    for method in dict.fromkeys(outcome.method for outcome in outcomes):
-        runs = [outcome for outcome in outcomes if outcome.method == method]
-        keys = [key for key in runs[0].metrics if all(key in other.metrics for other in runs)]
-        values = {key: [other.metrics[key] for other in runs] for key in keys}
-        mean = {key: statistics.fmean(several) for key, several in values.items()}
-        std = {key: _deviation(several) for key, several in values.items()}
-        standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
-    return sorted(standings, key=_place)
-
-
-def columns(standings: Sequence[Standing]) -> list[tuple[str, str, bool | None, str]]:
-    """Those that tell something: how well groups are found only where some are known and some were found."""
-    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
-    return [column for column in COLUMNS if column[0] != RAND or several]
-
-
-def uneven(standings: Sequence[Standing], references: Collection[str] = ()) -> str:
-    """What is to be said where some methods trained more clients a round than others; ``references`` aside,
-    which are no federated learning."""
-    asked = {
-        standing.method: standing.mean[PER_ROUND]
-        for standing in standings
-        if PER_ROUND in standing.mean and standing.method not in references
-    }
-    if not asked or max(asked.values()) <= UNEVEN * min(asked.values()):
-        return ""
-    most, least = (pick(asked, key=lambda title: asked[title]) for pick in (max, min))
-    return (
-        f"{most} trained {asked[most]:.3g} clients a round, {least} {asked[least]:.3g}: as many rounds are "
-        "not as much work"
-    )
-
-
-def _place(standing: Standing) -> float:
-    """Sorts by global accuracy, unknown ones last."""
-    accuracy = standing.mean.get("global.accuracy", math.nan)
-    return math.inf if math.isnan(accuracy) else -accuracy
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Of the sample; 0 for a single seed, NaN where a value is unknown or never reached."""
-    if len(values) < 2:
-        return 0.0
-    return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
 
 
 def _plan(experiment: Experiment, home: Path) -> Plan:

@@ -30,8 +30,9 @@ from fedcohort.util.user_code import in_words
 from fedcohort.util.warnings import told_by
 
 if TYPE_CHECKING:
-    from fedcohort.runs.comparison import Job, Outcome, Watcher
+    from fedcohort.runs.comparison import Job, Watcher
     from fedcohort.runs.experiment import Experiment
+    from fedcohort.runs.standings import Outcome
 
 STOP = "stop"
 SENDING = threading.Lock()  # a warning may come from any thread

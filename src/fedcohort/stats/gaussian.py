@@ -9,8 +9,7 @@ the others depend on. And one in which clients are alike: :func:`typical` says h
 import torch
 from torch import Tensor
 
-from fedcohort.core.optimiser import Optimiser
-from fedcohort.core.profile import Local
+from fedcohort.util.descent import Rule, first_memory, take_step
 
 TOLERANCE = 1e-12  # scores closer than this are equal, variances below it are none
 
@@ -41,11 +40,12 @@ def surprise(x: Tensor, values: Tensor, weight: Tensor, noise: float) -> Tensor:
 def fit(x: Tensor, values: Tensor, weight: Tensor, noise: float, steps: int, lr: float) -> Tensor:
     """Embeddings after this many of Adam's steps from ``x``, under which the values are likelier."""
     x = x.clone().requires_grad_()
-    adam = Optimiser(Local(optimiser="adam"), x.detach())
-    for _ in range(steps if values.isfinite().any() else 0):
+    adam = Rule(lr, adam=True)
+    memory = first_memory(adam, x.detach())
+    for number in range(1, 1 + (steps if values.isfinite().any() else 0)):
         (slope,) = torch.autograd.grad(surprise(x, values, weight, noise), x)
         with torch.no_grad():
-            adam.step(x, slope, lr)
+            take_step(adam, x, slope, memory, number)
     return x.detach()
 
 

@@ -1,9 +1,7 @@
-"""Methods that cannot scale say so before they start, with the memory they would need."""
+"""What this machine cannot hold is refused before it is asked for, with the memory it would need."""
 
 import os
 
-from fedcohort.core.parts import Part
-from fedcohort.core.profile import Profile
 from fedcohort.util.errors import UserError
 
 SHARE = 0.5  # of this machine's memory that one part may take
@@ -16,13 +14,6 @@ def machine_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def must_fit(part: Part, profile: Profile) -> None:
-    """Refuses a part whose matrices would not fit in this machine's memory."""
-    if needed := part.server_bytes(profile):
-        where = f"at the server for {profile.num_clients:,} clients"
-        refuse_beyond(needed, part.name, "choose a method that scales, or fewer clients", where)
 
 
 def refuse_beyond(needed: float, who: str, cure: str, where: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Commands that look at runs while they go on: watch and serve."""
+"""Commands that look at runs, finished or going on: ``report``, ``watch`` and ``serve``."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,23 @@ from typing import Annotated
 import typer
 
 from fedcohort.cli.options import AsJson
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs, or of whole comparisons.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+) -> None:
+    """Who is badly served and why, method against method, client by client: one HTML file that opens offline.
+
+    [bold]Example[/bold]: fedcohort report runs/demo-001 --out demo.html
+
+    [bold]Comparisons side by side[/bold]: fedcohort report runs/e-001 runs/e-002
+
+    Unfinished runs are shown as far as they have got.
+    """
+    from fedcohort.report import write_report
+
+    print(write_report(runs, out))
 
 
 def watch(

@@ -1,0 +1,142 @@
+"""How methods compare over their seeds, and how each of their numbers is written."""
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedcohort.runs.recorder import jsonable
+from fedcohort.runs.run import PER_ROUND
+
+UNEVEN = 1.1  # times the clients of another method that are worth a word
+
+RAND = "rand"
+# Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
+COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
+    ("global.accuracy", "global\naccuracy", True, "percent"),
+    ("personal.accuracy", "personal\naccuracy", True, "percent"),
+    ("ad", "AD", False, "number"),
+    ("groups", "groups", None, "count"),
+    (RAND, "Rand", True, "number"),
+    ("bytes_up", "MB\nup", False, "megabytes"),
+    ("bytes_down", "MB\ndown", False, "megabytes"),
+)
+SCOPES = (
+    "global: all test samples together, each answered by the model that serves its client. "
+    "personal: the mean over clients of the accuracy on their own test samples. "
+    "AD: the mean of |1 - accuracy| over clients. "
+    "Rand, where groups are known: the share of pairs of clients that are rightly together or apart."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished run."""
+
+    method: str
+    seed: int
+    directory: Path
+    metrics: dict[str, float]
+
+    @property
+    def useless(self) -> bool:
+        """Whether in the last round everybody who answered was rejected."""
+        rejected, lost = self.metrics.get("rejected", 0), self.metrics.get("lost", 0)
+        return 0 < rejected == self.metrics.get("cohort", 0) - lost
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "dir": str(self.directory),
+            "metrics": jsonable(self.metrics),
+        }
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method over its seeds."""
+
+    method: str
+    seeds: tuple[int, ...]
+    mean: dict[str, float]
+    std: dict[str, float]  # of the sample; 0 for a single seed
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seeds": list(self.seeds),
+            "mean": jsonable(self.mean),
+            "std": jsonable(self.std),
+        }
+
+
+def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
+    """Methods over their seeds, best global accuracy first."""
+    standings = []
+    for method in dict.fromkeys(outcome.method for outcome in outcomes):
+        runs = [outcome for outcome in outcomes if outcome.method == method]
+        keys = [key for key in runs[0].metrics if all(key in other.metrics for other in runs)]
+        values = {key: [other.metrics[key] for other in runs] for key in keys}
+        mean = {key: statistics.fmean(several) for key, several in values.items()}
+        std = {key: _deviation(several) for key, several in values.items()}
+        standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
+    return sorted(standings, key=_place)
+
+
+def columns(standings: Sequence[Standing]) -> list[tuple[str, str, bool | None, str]]:
+    """Those that tell something: how well groups are found only where some are known and some were found."""
+    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
+    return [column for column in COLUMNS if column[0] != RAND or several]
+
+
+def uneven(standings: Sequence[Standing], references: Collection[str] = ()) -> str:
+    """What is to be said where some methods trained more clients a round than others; ``references`` aside,
+    which are no federated learning."""
+    asked = {
+        standing.method: standing.mean[PER_ROUND]
+        for standing in standings
+        if PER_ROUND in standing.mean and standing.method not in references
+    }
+    if not asked or max(asked.values()) <= UNEVEN * min(asked.values()):
+        return ""
+    most, least = (pick(asked, key=lambda title: asked[title]) for pick in (max, min))
+    return (
+        f"{most} trained {asked[most]:.3g} clients a round, {least} {asked[least]:.3g}: as many rounds are "
+        "not as much work"
+    )
+
+
+def _place(standing: Standing) -> float:
+    """Sorts by global accuracy, unknown ones last."""
+    accuracy = standing.mean.get("global.accuracy", math.nan)
+    return math.inf if math.isnan(accuracy) else -accuracy
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Of the sample; 0 for a single seed, NaN where a value is unknown or never reached."""
+    if len(values) < 2:
+        return 0.0
+    return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+
+
+def rounds_cells(standing: Standing, keys: Iterable[str]) -> list[str]:
+    several = len(standing.seeds) > 1
+    return [
+        cell(standing.mean.get(key, math.nan), standing.std.get(key, math.nan), "percent", several)
+        for key in keys
+    ]
+
+
+def cell(mean: float, std: float, kind: str, several: bool) -> str:
+    if math.isnan(mean):  # nobody has test samples
+        return "–"
+    if kind == "percent":
+        return f"{mean:.1%} ± {std * 100:.1f}" if several else f"{mean:.1%}"
+    if kind == "megabytes":
+        return f"{mean / 1e6:.2f}" if mean >= 1e5 else f"{mean / 1e6:.2g}"  # small models send kilobytes
+    if kind == "count":
+        return f"{mean:.1f}".removesuffix(".0")
+    return f"{mean:.3f}"

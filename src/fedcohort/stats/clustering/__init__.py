@@ -1,0 +1,35 @@
+"""Clustering as the methods share it: the same input and seed give the same groups.
+
+Groups are numbered by first appearance (client 0 is always in group 0), noise becomes groups of one,
+scikit-learn runs on one thread so that sums keep their order, and degenerate inputs (one client, identical
+clients, fewer distinct points than groups) have an answer instead of a warning.
+"""
+
+from fedcohort.stats.clustering.density import EXACT, dbscan_groups, optics_groups
+from fedcohort.stats.clustering.kmeans import (
+    SAMPLE,
+    STARTS,
+    Choice,
+    capped_groups,
+    kmeans_by_silhouette,
+    kmeans_groups,
+)
+from fedcohort.stats.clustering.labels import Labels, Metric, by_mean, join_largest, relabel
+from fedcohort.stats.clustering.linkage import bipartition, cosines, separation
+from fedcohort.stats.clustering.medoids import find_medoids, kmedoids_groups
+from fedcohort.stats.clustering.spectral import (
+    Assign,
+    perceived_alike,
+    spectral_by_davies_bouldin,
+    spectral_embedding,
+    spectral_groups,
+    stretched_alike,
+    upv_distance,
+)
+
+__all__ = [
+    "EXACT", "SAMPLE", "STARTS", "Assign", "Choice", "Labels", "Metric", "bipartition", "by_mean", "capped_groups", "cosines",
+    "dbscan_groups", "find_medoids", "join_largest", "kmeans_by_silhouette", "kmeans_groups",
+    "kmedoids_groups", "optics_groups", "perceived_alike", "relabel", "separation",
+    "spectral_by_davies_bouldin", "spectral_embedding", "spectral_groups", "stretched_alike", "upv_distance",
+]  # fmt: skip
