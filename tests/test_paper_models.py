@@ -17,7 +17,7 @@ from fedcohort.data.partition import partitioner
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.models import MODELS, flat_model
-from fedcohort.models.embedding_lstm import LSTM
+from fedcohort.models.networks.embedding_lstm import LSTM
 from fedcohort.testing import assert_same, play
 from fedcohort.util.errors import UserError
 

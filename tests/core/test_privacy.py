@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from fedcohort.core import disclosure
 from fedcohort.core.disclosure import disclose
 from fedcohort.core.method import Method
 from fedcohort.core.noise import SENSITIVITY, simulated_noise, tidied
@@ -59,7 +60,8 @@ def test_answers_at_two_epsilons_do_not_cancel():
     guess = (2 * fine - told(0.5)[1]).round().clamp(min=0)
     assert not guess.equal(federation.counts.double())
     many = torch.full((8, 500), 1000)
-    draws = [federation._noised(many, "counts", epsilon, 0, "secret") for epsilon in (0.25, 0.5)]
+    sizes = federation.train.sizes.tolist()
+    draws = [disclosure._noised(many, sizes, "counts", epsilon, 0, "secret") for epsilon in (0.25, 0.5)]
     noise = [(draw - draw.mean(1, keepdim=True)).flatten().numpy() for draw in draws]
     assert abs(np.corrcoef(*noise)[0, 1]) < 0.1  # 4,000 pairs: 0.016 of luck
 

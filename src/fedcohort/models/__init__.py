@@ -75,7 +75,7 @@ class TextModel(Model):
         return self.build_text(shape[0], classes, vocabulary)
 
 
-MODELS: Registry[Model] = Registry("model", "fedcohort.models", "fedcohort.models")
+MODELS: Registry[Model] = Registry("model", "fedcohort.models.networks", "fedcohort.models")
 
 
 def flat_model(

@@ -28,7 +28,8 @@ from fedcohort.stats.clustering.spectral import (
 )
 
 __all__ = [
-    "EXACT", "SAMPLE", "STARTS", "Assign", "Choice", "Labels", "Metric", "bipartition", "by_mean", "capped_groups", "cosines",
+    "EXACT", "SAMPLE", "STARTS", "Assign", "Choice", "Labels", "Metric", "bipartition", "by_mean",
+    "capped_groups", "cosines",
     "dbscan_groups", "find_medoids", "join_largest", "kmeans_by_silhouette", "kmeans_groups",
     "kmedoids_groups", "optics_groups", "perceived_alike", "relabel", "separation",
     "spectral_by_davies_bouldin", "spectral_embedding", "spectral_groups", "stretched_alike", "upv_distance",

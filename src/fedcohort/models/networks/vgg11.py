@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedcohort.models import MODELS
-from fedcohort.models._vgg import VGG
+from fedcohort.models.networks._vgg import VGG
 
 
 @MODELS.register

@@ -1,0 +1,1 @@
+"""The networks, one file each; the file's name is the network's."""
