@@ -12,8 +12,8 @@ from crosschecks.problem import LR, Moves, Training
 from fedcohort.bench.task import Replay
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Local
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split

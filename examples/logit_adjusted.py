@@ -16,9 +16,7 @@ from typing import Annotated
 
 import torch
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.util.settings import at_least
+from fedcohort.api import LogitMap, Objective, View, at_least, register
 
 
 @register

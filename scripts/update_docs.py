@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcohort.core.method import METHODS
-from fedcohort.core.parts import ROLES
+from fedcohort.core.roles import ROLES
 from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
 from fedcohort.runs import client_messages

@@ -115,8 +115,7 @@ OWN = '''"""Fails in its first round, with an error that cannot be pickled."""
 
 from dataclasses import dataclass
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Selector
+from fedcohort.api import Selector, register
 
 
 class TwoThings(Exception):

@@ -13,13 +13,18 @@ Names are imported when they are first used, so that ``import fedcohort`` costs 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fedcohort.util.moved import forward
+
+forward()
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fedcohort.api import register
     from fedcohort.core.faults import Faults
-    from fedcohort.core.method import Method, register
-    from fedcohort.core.parts import Aggregator, Grouping, Objective, Selector
+    from fedcohort.core.method import Method
     from fedcohort.core.profile import Local, Privacy, Profile
+    from fedcohort.core.roles import Aggregator, Grouping, Objective, Selector
     from fedcohort.core.task import Task
     from fedcohort.data import Dataset, Federation, SplitPlan, federate, load
     from fedcohort.data.partition import partitioner
@@ -32,8 +37,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "fedcohort.core.faults": ["Faults"],
-    "fedcohort.core.method": ["Method", "register"],
-    "fedcohort.core.parts": ["Aggregator", "Grouping", "Objective", "Selector"],
+    "fedcohort.api": ["register"],
+    "fedcohort.core.method": ["Method"],
+    "fedcohort.core.roles": ["Aggregator", "Grouping", "Objective", "Selector"],
     "fedcohort.core.profile": ["Local", "Privacy", "Profile"],
     "fedcohort.core.task": ["Task"],
     "fedcohort.data": ["Dataset", "Federation", "SplitPlan", "federate", "load"],

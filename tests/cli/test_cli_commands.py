@@ -9,7 +9,7 @@ import pytest
 from cli_calls import Cli, contents
 
 from fedcohort.core.method import METHODS
-from fedcohort.core.parts import ROLES
+from fedcohort.core.roles import ROLES
 from fedcohort.runs.experiment import Experiment
 
 TWO = ("--set", "method=['fedavg', 'clust_psi_pfl']")

@@ -45,8 +45,7 @@ FILES = {
     "needy.py": "import nowhere_at_all\n",
     "careless.py": (
         "from dataclasses import dataclass\n"
-        "from fedcohort.core.method import register\n"
-        "from fedcohort.core.parts import Objective\n"
+        "from fedcohort.api import Objective, register\n"
         "@register\n@dataclass(frozen=True)\n"
         'class Careless(Objective):\n    """Fails."""\n\n'
         "    def anchor(self, view):\n        return undefined\n"

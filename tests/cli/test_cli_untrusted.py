@@ -123,8 +123,7 @@ def test_trust_is_for_directories(cli: Cli) -> None:
 
 OWN = '''from dataclasses import dataclass
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping
+from fedcohort.api import Grouping, register
 
 
 @register

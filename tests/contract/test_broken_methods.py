@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Aggregator, Grouping, Ids, Memory, Round, Selector, Updates
+from fedcohort.core.records import Ids, Memory, Round, Updates
+from fedcohort.core.roles import Aggregator, Grouping, Selector
 from fedcohort.models.flat import Weights
 from fedcohort.testing import checks
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Grouping, Ids, Memory, Round, Selector, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Ids, Memory, Round, Updates
+from fedcohort.core.roles import Grouping, Selector
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import LoopEngine
 from fedcohort.models.flat import Weights

@@ -11,7 +11,7 @@ from equations.toy import Cohorts, Regrouped, play_toy, position, toy_task
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Objective
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import pack
 from fedcohort.core.task import Task

@@ -59,8 +59,7 @@ def test_two_packages_may_not_claim_one_name():
 
 def test_another_package_adds_its_own(package, monkeypatch):
     (package / "theirs.py").write_text(
-        "from fedcohort.core.method import register\n"
-        "from fedcohort.core.parts import Selector\n"
+        "from fedcohort.api import Selector, register\n"
         "@register\n"
         "class Theirs(Selector):\n"
         "    pass\n"

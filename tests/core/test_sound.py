@@ -8,7 +8,7 @@ import torch
 from equations.toy import Cohorts, position, toy_task
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Objective
+from fedcohort.core.roles import Objective
 from fedcohort.core.state import pack
 from fedcohort.engines.reference import LoopEngine
 from fedcohort.testing import play, tiny_task

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedcohort.core.parts import View
 from fedcohort.core.profile import Local
+from fedcohort.core.records import View
 from fedcohort.core.round.local_training import batches, client_round, prepare
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold

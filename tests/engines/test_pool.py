@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from fedcohort.core.engine import Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Anchor, LogitMap, Objective, View
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Anchor, LogitMap, View
+from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.records import Ids, Memory
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task

@@ -22,8 +22,8 @@ from equations.toy import (
 )
 from fedcohort.core.evaluate import settle
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Updates
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Updates
 from fedcohort.engines.reference import LoopEngine
 from fedcohort.methods.cfl import CFL
 from fedcohort.stats.clustering import cosines, separation

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from equations.toy import play_toy, position, profile_of, round_of, updates_of
-from fedcohort.core.parts import Aggregator
+from fedcohort.core.roles import Aggregator
 from fedcohort.methods.fedadagrad import FedAdagrad
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from equations.toy import profile_of, round_of
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Merge
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Merge
 from fedcohort.core.round.loop import step
 from fedcohort.core.round.merge import features, merged_task, side_by_side
 from fedcohort.core.state import State, pack, unpack

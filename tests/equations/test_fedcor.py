@@ -9,7 +9,8 @@ from torch import Tensor
 
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round, Selector
+from fedcohort.core.records import Ids, Memory, Round
+from fedcohort.core.roles import Selector
 from fedcohort.methods.fedcor import FedCor
 from fedcohort.stats import gaussian
 from fedcohort.stats.gaussian import most_telling, telling

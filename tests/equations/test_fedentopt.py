@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equations.toy import profile_of, round_of, updates_of
-from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.records import Memory
 from fedcohort.methods.fedentopt import FedEntOpt
 from fedcohort.stats.entropy import entropy
 from fedcohort.stats.metrics import cohort_entropy

@@ -7,7 +7,7 @@ import torch
 
 from equations.toy import profile_of, round_of, updates_of
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Updates
+from fedcohort.core.records import Updates
 from fedcohort.core.round.cohort import Choice, judge
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import LoopEngine

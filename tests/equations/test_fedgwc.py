@@ -11,8 +11,8 @@ import torch
 
 from equations.toy import play_method, profile_of, round_of, toy_task, updates_of
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Memory
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Memory
 from fedcohort.core.round.loop import step
 from fedcohort.core.state import State
 from fedcohort.engines.reference import LoopEngine

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Objective, View
+from fedcohort.core.records import View
+from fedcohort.core.roles import Objective
 from fedcohort.methods.fedrs import FedRS
 from fedcohort.testing import play, tiny_task
 

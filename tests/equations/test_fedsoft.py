@@ -11,8 +11,8 @@ import torch
 from equations.plane import Dictated, Plane, centres, plane_round, plane_task
 from equations.toy import profile_of
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Round, View
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Round, View
 from fedcohort.core.round.local_training import client_round, prepare
 from fedcohort.methods.fedsoft import FedSoft
 from fedcohort.methods.uniform import Uniform

@@ -7,8 +7,8 @@ import torch
 
 from equations.toy import Cohorts, Regrouped, play_method, play_toy, position, profile_of, toy_task
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Memory, Trained, View
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Memory, Trained, View
 from fedcohort.core.state import State
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import LoopEngine

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method, make, parse
-from fedcohort.core.parts import Grouping, Ids, Memory, Objective, Round, Selector, Updates
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Ids, Memory, Round, Updates
+from fedcohort.core.roles import Grouping, Objective, Selector
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task

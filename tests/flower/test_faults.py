@@ -6,7 +6,7 @@ import pytest
 import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedcohort.core.parts import Memory
+from fedcohort.core.records import Memory
 from fedcohort.flower import messages
 from fedcohort.flower.messages import Letter
 from fedcohort.flower.transport import CRASHED, OFFLINE

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from fedcohort.core.method import Method, make
-from fedcohort.core.parts import Grouping, Round, Selector
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Round
+from fedcohort.core.roles import Grouping, Selector
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split

@@ -14,8 +14,9 @@ from torch import Tensor
 from fedcohort.bench.jobs import CLASSES, Data
 from fedcohort.core.engine import Engine
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round, Selector
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Ids, Memory, Round
+from fedcohort.core.roles import Selector
 from fedcohort.core.round.loop import start
 from fedcohort.core.state import State
 from fedcohort.core.task import Task

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fedcohort.core.method import METHODS
-from fedcohort.core.parts import ROLES
+from fedcohort.core.roles import ROLES
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
 
@@ -57,12 +57,11 @@ GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt t
         return {"group": rank * min(self.groups, len(rank)) // len(rank)}
 """
 
-PARTS = "from fedcohort.core.parts import"
 FILES = {
-    "selector": (SELECTOR, f"{PARTS} Ids, Memory, Round, Selector"),
-    "objective": (OBJECTIVE, f"{PARTS} Anchor, Objective, View"),
-    "aggregator": (AGGREGATOR, f"{PARTS} Aggregator, Memory, Round, Updates"),
-    "grouping": (GROUPING, f"{PARTS} Grouping, Memory\nfrom fedcohort.core.profile import Profile"),
+    "selector": (SELECTOR, ("Ids", "Memory", "Round", "Selector")),
+    "objective": (OBJECTIVE, ("Anchor", "Objective", "View")),
+    "aggregator": (AGGREGATOR, ("Aggregator", "Memory", "Round", "Updates")),
+    "grouping": (GROUPING, ("Grouping", "Memory", "Profile")),
 }
 
 TEST = '''"""{title} against numbers derived by hand, and against the contract that every method keeps."""
@@ -107,11 +106,9 @@ def write_method(name: str, role: str, directory: Path) -> list[Path]:
 
 
 def _method_text(title: str, role: str) -> str:
-    body, parts = FILES[role]
+    body, names = FILES[role]
     imports = [
         *(["from torch import Tensor", ""] if "Tensor" in body else []),
-        "from fedcohort.core.method import register",
-        parts,
-        "from fedcohort.util.settings import at_least",
+        f"from fedcohort.api import {', '.join((*names, 'at_least', 'register'))}",
     ]
     return HEAD.format(title=title, role=role.capitalize(), imports="\n".join(imports)) + body

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.core.parts import ROLES
+from fedcohort.core.roles import ROLES
 from fedcohort.runs.over_rounds import titles
 from fedcohort.runs.standings import Standing, cell, columns, rounds_cells
 

@@ -9,8 +9,9 @@
     those of a network that has seen nothing, at the start of every round; what is averaged is that round's.
 """
 
-from fedcohort.core.parts import Clients, Memory, Objective, Recall
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Clients, Memory, Recall
+from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Flat, Weights
 

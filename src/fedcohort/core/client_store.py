@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from fedcohort.core.parts import Clients, Memory
+from fedcohort.core.records import Clients, Memory
 from fedcohort.util.errors import UserError
 
 Reopen = Callable[[dict[int, int]], Clients]  # finds memories again by their versions

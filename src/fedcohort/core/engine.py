@@ -10,8 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from fedcohort.core.batchnorm import worn
-from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Ids, Memory, Merge, Recall
+from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Weights
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from fedcohort.core import batchnorm
 from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Memory, Round
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Clients, Memory, Round
 from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
 from fedcohort.core.round.merge import present

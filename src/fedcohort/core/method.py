@@ -8,10 +8,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from fedcohort.core.parts import ROLES, Aggregator, Grouping, Objective, Part, Selector
 from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.roles import ROLES, Aggregator, Grouping, Objective, Part, Selector
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.memory_limit import refuse_beyond
@@ -19,14 +19,9 @@ from fedcohort.util.registry import Registry
 from fedcohort.util.settings import build
 
 METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
-C = TypeVar("C", bound=type[Part])
+register = METHODS.register
 SPARE = 16  # groups that a federation may have however few its clients are
 DEFAULTS = {"selector": "uniform", "objective": "plain", "aggregator": "fedavg", "grouping": "one"}
-
-
-def register(cls: C) -> C:
-    """Class decorator for a method file: registers the class under the name of the file."""
-    return METHODS.register(cls)
 
 
 def roles_of(part: type[Part]) -> list[str]:

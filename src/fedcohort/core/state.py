@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import client_store
-from fedcohort.core.parts import Clients, Memory
+from fedcohort.core.records import Clients, Memory
 from fedcohort.models.flat import Weights
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcohort.core.parts import Grouping
+from fedcohort.core.roles import Grouping
 from fedcohort.diagnosis.read import Counts
 from fedcohort.methods.one import One
 from fedcohort.runs.finished import FinishedRun

@@ -16,7 +16,7 @@ from torch.func import grad_and_value, vmap
 
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.optimiser import Optimiser
-from fedcohort.core.parts import Objective
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Job
 from fedcohort.core.task import Task
 from fedcohort.engines.lowrank import stacked_maps, step_of

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fedcohort.core.deltas import Block, Factor
-from fedcohort.core.parts import LogitMap
 from fedcohort.core.profile import Local
+from fedcohort.core.records import LogitMap
 from fedcohort.core.round.local_training import Job
 from fedcohort.engines.chain import Kind, Stack, softmax_error
 from fedcohort.engines.torchscript import unlocked

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Trial
-from fedcohort.core.parts import Ids, Memory, Objective
+from fedcohort.core.records import Ids, Memory
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Job, by_autograd
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedcohort.core.batchnorm import worn
 from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
-from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall, View
+from fedcohort.core.records import Ids, Memory, Merge, Recall, View
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
 from fedcohort.core.round.merge import merged_task
 from fedcohort.core.task import Task

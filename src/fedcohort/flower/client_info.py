@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedcohort.core.parts import Memory
+from fedcohort.core.records import Memory
 from fedcohort.data.scaling import Moments
 from fedcohort.flower import messages
 from fedcohort.flower.event_log import note

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcohort.core.parts import Memory
+from fedcohort.core.records import Memory
 from fedcohort.models.flat import Weights
 from fedcohort.util.checkpoint import write_atomically
 

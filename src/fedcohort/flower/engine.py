@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Merge, Objective, Recall
+from fedcohort.core.records import Ids, Memory, Merge, Recall
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
 from fedcohort.core.task import Task
 from fedcohort.core.trust import Trust

@@ -15,8 +15,9 @@ from fedcohort.core import batchnorm
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
-from fedcohort.core.parts import PROBES, Memory, Part, Recall, Round
 from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Memory, Recall, Round
+from fedcohort.core.roles import PROBES, Part
 from fedcohort.core.task import Task
 from fedcohort.engines.reference import LoopEngine
 from fedcohort.flower import messages

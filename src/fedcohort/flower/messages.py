@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.lib import format as npy
 from torch import Tensor
 
-from fedcohort.core.parts import Memory
+from fedcohort.core.records import Memory
 from fedcohort.models.flat import Weights
 
 # The kinds of messages: Flower's category, and what is asked.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from torch import Tensor
 
 from fedcohort.core.client_store import Memories
-from fedcohort.core.parts import Memory
+from fedcohort.core.records import Memory
 
 Fetch = Callable[[dict[int, int]], dict[int, Memory]]  # by client and version
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Scores
 from fedcohort.core.optimiser import reach
-from fedcohort.core.parts import Memory, Objective, View
+from fedcohort.core.records import Memory, View
+from fedcohort.core.roles import Objective
 from fedcohort.core.trust import Trust, middle
 from fedcohort.data.federation import Federation
 from fedcohort.flower.messages import Letter, NonsenseError

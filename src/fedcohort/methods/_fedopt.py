@@ -10,8 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.parts import Memory
-from fedcohort.core.profile import Profile
+from fedcohort.api import Memory, Profile
 
 Start = Literal["tau2", "zero"]
 

@@ -7,9 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.parts import Grouping, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.clustering import join_largest
+from fedcohort.api import Grouping, Memory, Profile, Round, Updates, join_largest
 
 
 class Lesson(NamedTuple):

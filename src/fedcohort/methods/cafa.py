@@ -25,12 +25,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.label_groups import largest, share_clusters
-from fedcohort.util.errors import UserError
-from fedcohort.util.settings import at_least, between
+from fedcohort.api import (
+    Aggregator,
+    Memory,
+    Profile,
+    Round,
+    Updates,
+    UserError,
+    at_least,
+    between,
+    largest,
+    register,
+    share_clusters,
+)
 
 
 @register

@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Ids, Memory, Objective, Round, Selector
+from fedcohort.api import Aggregator, Grouping, Ids, Memory, Objective, Round, Selector, register
 
 
 @register

@@ -26,12 +26,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.deltas import combine
-from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.clustering import bipartition, cosines, separation
-from fedcohort.util.settings import at_least, between
+from fedcohort.api import (
+    Grouping,
+    Ids,
+    Memory,
+    Profile,
+    Round,
+    Updates,
+    at_least,
+    between,
+    bipartition,
+    combine,
+    cosines,
+    register,
+    separation,
+)
 
 
 @register

@@ -38,16 +38,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping, Memory, Sampling
-from fedcohort.core.profile import Profile
-from fedcohort.stats.attribute_psi import feature_psi, quantity_terms
-from fedcohort.stats.clustering import join_largest, kmeans_by_silhouette
-from fedcohort.stats.histograms import feature_bins
-from fedcohort.stats.label_distances import wpsi
-from fedcohort.stats.label_groups import psi_features, side_by_side, standardise
-from fedcohort.util.errors import UserError
-from fedcohort.util.settings import above, at_least, between
+from fedcohort.api import (
+    Grouping,
+    Memory,
+    Profile,
+    Sampling,
+    UserError,
+    above,
+    at_least,
+    between,
+    feature_bins,
+    feature_psi,
+    join_largest,
+    kmeans_by_silhouette,
+    psi_features,
+    quantity_terms,
+    register,
+    side_by_side,
+    standardise,
+    wpsi,
+)
 
 STABLE = 0.1  # credit scoring calls a population stable below this index
 

@@ -16,9 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
+from fedcohort.api import Ids, Memory, Profile, Round, Selector, Updates, register
 
 LOWEST = -50.0  # exponents below this would soon be zero, and zero odds cannot be drawn
 

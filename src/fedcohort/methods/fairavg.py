@@ -16,8 +16,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
+from fedcohort.api import Aggregator, Memory, Round, Updates, register
 
 
 @register

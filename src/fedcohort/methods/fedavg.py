@@ -13,9 +13,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.util.settings import above
+from fedcohort.api import Aggregator, Memory, Round, Updates, above, register
 
 
 @register

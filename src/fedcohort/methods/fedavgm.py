@@ -17,10 +17,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.util.settings import above, at_least, below
+from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, above, at_least, below, register
 
 
 @register

@@ -19,10 +19,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector
-from fedcohort.core.profile import Profile
-from fedcohort.util.settings import between
+from fedcohort.api import Ids, Memory, Profile, Round, Selector, between, register
 
 
 @register

@@ -31,14 +31,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Merge, Round, Sampling, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Weights
-from fedcohort.models.last_layer import last_layer
-from fedcohort.stats.clustering import capped_groups, join_largest, kmeans_groups
-from fedcohort.util.keyed import generator
-from fedcohort.util.settings import at_least, between
+from fedcohort.api import (
+    Aggregator,
+    Grouping,
+    Memory,
+    Merge,
+    Profile,
+    Round,
+    Sampling,
+    Updates,
+    Weights,
+    at_least,
+    between,
+    capped_groups,
+    generator,
+    join_largest,
+    kmeans_groups,
+    last_layer,
+    register,
+)
 
 
 @register

@@ -25,12 +25,20 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats import gaussian
-from fedcohort.util.keyed import generator
-from fedcohort.util.settings import above, at_least, between
+from fedcohort.api import (
+    Ids,
+    Memory,
+    Profile,
+    Round,
+    Selector,
+    Updates,
+    above,
+    at_least,
+    between,
+    gaussian,
+    generator,
+    register,
+)
 
 
 @register

@@ -21,22 +21,22 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import (
+from fedcohort.api import (
     Aggregator,
     Anchor,
     Clients,
     Ids,
     Memory,
     Objective,
+    Profile,
     Round,
     Trained,
     Updates,
     View,
+    Weights,
+    above,
+    register,
 )
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Weights
-from fedcohort.util.settings import above
 
 
 @register

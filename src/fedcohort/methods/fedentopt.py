@@ -28,11 +28,20 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Privacy, Profile
-from fedcohort.stats.entropy import EQUAL, entropy
-from fedcohort.util.settings import above, at_least
+from fedcohort.api import (
+    EQUAL,
+    Ids,
+    Memory,
+    Privacy,
+    Profile,
+    Round,
+    Selector,
+    Updates,
+    above,
+    at_least,
+    entropy,
+    register,
+)
 
 MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at a random sample of these
 

@@ -19,11 +19,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.entropy import EQUAL, entropy
-from fedcohort.util.settings import between
+from fedcohort.api import EQUAL, Ids, Memory, Profile, Round, Selector, Updates, between, entropy, register
 
 
 @register

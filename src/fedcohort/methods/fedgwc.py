@@ -43,12 +43,19 @@ from typing import Annotated, Literal
 import numpy as np
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Memory, Round, Updates
-from fedcohort.core.profile import Profile
+from fedcohort.api import (
+    Memory,
+    Profile,
+    Round,
+    Updates,
+    above,
+    at_least,
+    between,
+    clustering,
+    gaussian,
+    register,
+)
 from fedcohort.methods._interaction import Interaction, Lesson
-from fedcohort.stats import clustering, gaussian
-from fedcohort.util.settings import above, at_least, between
 
 LEAST = 3  # clients among whom one can be untypical
 

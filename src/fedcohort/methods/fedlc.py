@@ -20,9 +20,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.util.settings import at_least
+from fedcohort.api import LogitMap, Objective, View, at_least, register
 
 MASKED = -1e9  # as good as minus infinity to a softmax, and zero times it is zero
 

@@ -31,13 +31,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.clustering import by_mean, dbscan_groups, kmedoids_groups, optics_groups
-from fedcohort.stats.histograms import client_space, label_histograms
-from fedcohort.stats.label_distances import hellinger_to_pool
-from fedcohort.util.settings import above, at_least, below
+from fedcohort.api import (
+    Ids,
+    Memory,
+    Profile,
+    Round,
+    Selector,
+    Updates,
+    above,
+    at_least,
+    below,
+    by_mean,
+    client_space,
+    dbscan_groups,
+    hellinger_to_pool,
+    kmedoids_groups,
+    label_histograms,
+    optics_groups,
+    register,
+)
 
 Top = Annotated[int, at_least(1)] | Literal["auto"] | None
 

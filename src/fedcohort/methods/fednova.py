@@ -21,10 +21,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.util.settings import at_least, below
+from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, at_least, below, register
 
 
 @register

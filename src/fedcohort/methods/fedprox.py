@@ -13,9 +13,7 @@ Where we differ:
 from dataclasses import dataclass
 from typing import Annotated
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Anchor, Objective, View
-from fedcohort.util.settings import at_least
+from fedcohort.api import Anchor, Objective, View, at_least, register
 
 
 @register

@@ -17,9 +17,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import LogitMap, Objective, View
-from fedcohort.util.settings import between
+from fedcohort.api import LogitMap, Objective, View, between, register
 
 
 @register

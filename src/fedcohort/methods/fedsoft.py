@@ -29,22 +29,23 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import (
+from fedcohort.api import (
     Aggregator,
     Anchor,
     Grouping,
     Ids,
     Memory,
     Objective,
+    Profile,
     Round,
     Trained,
     Updates,
     View,
+    Weights,
+    above,
+    at_least,
+    register,
 )
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Weights
-from fedcohort.util.settings import above, at_least
 
 
 @register

@@ -18,11 +18,8 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.core.profile import Profile
+from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, above, at_least, below, register
 from fedcohort.methods import _fedopt
-from fedcohort.util.settings import above, at_least, below
 
 
 @register

@@ -24,13 +24,22 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Round, Sampling, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Flat, Weights
-from fedcohort.models.last_layer import last_layer
-from fedcohort.stats.clustering import join_largest, kmeans_groups
-from fedcohort.util.settings import at_least
+from fedcohort.api import (
+    Aggregator,
+    Flat,
+    Grouping,
+    Memory,
+    Profile,
+    Round,
+    Sampling,
+    Updates,
+    Weights,
+    at_least,
+    join_largest,
+    kmeans_groups,
+    last_layer,
+    register,
+)
 
 
 @register

@@ -27,13 +27,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core.latency import latencies
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.stats.clustering import optics_groups
-from fedcohort.stats.histograms import client_space, label_histograms
-from fedcohort.util.settings import at_least, between
+from fedcohort.api import (
+    Ids,
+    Memory,
+    Profile,
+    Round,
+    Selector,
+    Updates,
+    at_least,
+    between,
+    client_space,
+    label_histograms,
+    latencies,
+    optics_groups,
+    register,
+)
 
 
 @register

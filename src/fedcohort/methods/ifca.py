@@ -26,12 +26,20 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping, Ids, Memory, Round, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Flat, Weights
-from fedcohort.models.last_layer import encoder_bytes, last_layer
-from fedcohort.util.settings import at_least
+from fedcohort.api import (
+    Flat,
+    Grouping,
+    Ids,
+    Memory,
+    Profile,
+    Round,
+    Updates,
+    Weights,
+    at_least,
+    encoder_bytes,
+    last_layer,
+    register,
+)
 
 
 @register

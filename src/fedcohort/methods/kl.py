@@ -25,11 +25,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector
-from fedcohort.core.profile import Profile
-from fedcohort.stats.entropy import entropy
-from fedcohort.util.settings import at_least
+from fedcohort.api import Ids, Memory, Profile, Round, Selector, at_least, entropy, register
 
 
 @register

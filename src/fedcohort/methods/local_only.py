@@ -12,10 +12,7 @@ Where we differ:
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Grouping, Memory, Objective, Trained, View
-from fedcohort.core.profile import Profile
-from fedcohort.models.flat import Weights
+from fedcohort.api import Aggregator, Grouping, Memory, Objective, Profile, Trained, View, Weights, register
 
 
 @register

@@ -10,8 +10,7 @@ Where we differ:
 
 from dataclasses import dataclass
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Grouping
+from fedcohort.api import Grouping, register
 
 
 @register

@@ -10,8 +10,7 @@ Where we differ:
 
 from dataclasses import dataclass
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Objective
+from fedcohort.api import Objective, register
 
 
 @register

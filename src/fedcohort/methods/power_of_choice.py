@@ -20,11 +20,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector, Updates
-from fedcohort.core.profile import Profile
-from fedcohort.util.errors import UserError
-from fedcohort.util.settings import at_least
+from fedcohort.api import Ids, Memory, Profile, Round, Selector, Updates, UserError, at_least, register
 
 
 @register

@@ -17,9 +17,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Aggregator, Memory, Round, Updates
-from fedcohort.util.settings import above, at_least
+from fedcohort.api import Aggregator, Memory, Round, Updates, above, at_least, register
 
 TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
 

@@ -15,8 +15,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedcohort.core.method import register
-from fedcohort.core.parts import Ids, Memory, Round, Selector
+from fedcohort.api import Ids, Memory, Round, Selector, register
 
 
 @register

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcohort.core.evaluate import Row
-from fedcohort.core.parts import Grouping
+from fedcohort.core.roles import Grouping
 from fedcohort.runs.about import About
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome

@@ -14,8 +14,8 @@ from typing import Annotated
 import numpy as np
 
 from fedcohort.core.method import METHODS, Method, make
-from fedcohort.core.parts import Grouping
 from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.roles import Grouping
 from fedcohort.core.task import Task
 from fedcohort.runs.client_messages import REFERENCE, Leaving, leaving, reference
 from fedcohort.util.errors import UserError

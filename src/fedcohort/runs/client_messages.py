@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fedcohort.core.batchnorm import travelling
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Grouping, Memory, Trained, View
 from fedcohort.core.profile import Local, Privacy, Profile
+from fedcohort.core.records import Memory, Trained, View
+from fedcohort.core.roles import Grouping
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Weights
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedcohort.core.parts import Grouping
+from fedcohort.core.roles import Grouping
 from fedcohort.runs.stored import ASKED, CONFIG, TABLE, RunDir, is_home, planned, runs_of
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint

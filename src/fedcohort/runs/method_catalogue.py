@@ -8,7 +8,7 @@ import textwrap
 from typing import Any
 
 from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
-from fedcohort.core.parts import USES
+from fedcohort.core.roles import USES
 from fedcohort.runs.client_messages import REFERENCE, reference
 from fedcohort.util.settings import settings_of
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcohort.core.method import Method, make
-from fedcohort.core.parts import Part
+from fedcohort.core.roles import Part
 from fedcohort.presets import preset, read_method
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse

@@ -39,7 +39,7 @@ import torch
 
 from fedcohort.core.client_store import Memories, Reopen, Shelf
 from fedcohort.core.evaluate import Row
-from fedcohort.core.parts import Clients
+from fedcohort.core.records import Clients
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.runs.about import ABOUT, About

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcohort.core.evaluate import Row
-from fedcohort.core.parts import Grouping
 from fedcohort.core.profile import Privacy
+from fedcohort.core.roles import Grouping
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
 from fedcohort.runs.revealed import Revealed
 from fedcohort.util.errors import UserError

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Trial
-from fedcohort.core.parts import Ids, Objective
+from fedcohort.core.records import Ids
+from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
 from fedcohort.data import Split
 from fedcohort.engines.reference import LoopEngine

@@ -9,8 +9,8 @@ from torch import Tensor
 from fedcohort.core import batchnorm
 from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Ids, Memory, Round, Updates
 from fedcohort.core.round.exchange import train
 from fedcohort.core.round.groups import aggregate, cross, likely, members_of
 from fedcohort.core.round.messages import FLOAT, Had, round_bytes

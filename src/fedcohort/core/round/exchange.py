@@ -11,8 +11,9 @@ from fedcohort.core import batchnorm
 from fedcohort.core.deltas import Rows, is_finite
 from fedcohort.core.engine import Answer, Engine, Order, Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import PROBES, Ids, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Ids, Round, Updates
+from fedcohort.core.roles import PROBES
 from fedcohort.core.round.groups import inherit
 from fedcohort.core.round.messages import FLOAT, messages
 from fedcohort.core.state import State

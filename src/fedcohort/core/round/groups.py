@@ -10,8 +10,8 @@ from fedcohort.core import batchnorm
 from fedcohort.core.deltas import combine
 from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.state import Group
 from fedcohort.models.flat import Weights
 

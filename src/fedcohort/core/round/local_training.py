@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fedcohort.core import batchnorm
 from fedcohort.core.optimiser import Optimiser, reach
-from fedcohort.core.parts import Anchor, LogitMap, Memory, Objective, Trained, View
 from fedcohort.core.profile import Local
+from fedcohort.core.records import Anchor, LogitMap, Memory, Trained, View
+from fedcohort.core.roles import Objective
 from fedcohort.data.augment import Augment
 from fedcohort.data.federation import take
 from fedcohort.models.flat import Flat, Weights

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from fedcohort.core.engine import Ahead, Order
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Objective
 from fedcohort.core.profile import Profile
+from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task

@@ -9,8 +9,8 @@ import torch
 from fedcohort.core import batchnorm, client_store
 from fedcohort.core.engine import Answer, Engine
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Clients, Ids, Round, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Clients, Ids, Round, Updates
 from fedcohort.core.round.cohort import choose_all, judge
 from fedcohort.core.round.exchange import ask, collect, lost, train
 from fedcohort.core.round.groups import aggregate, counting, cross, inherit, observe, rounds

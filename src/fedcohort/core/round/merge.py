@@ -15,8 +15,9 @@ from torch import Tensor
 from fedcohort.core import client_store
 from fedcohort.core.engine import Engine
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Grouping, Merge
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Merge
+from fedcohort.core.roles import Grouping
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split

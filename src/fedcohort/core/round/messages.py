@@ -6,8 +6,8 @@ from typing import NamedTuple
 from fedcohort.core.batchnorm import travelling
 from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Ids, Memory, Round
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Ids, Memory, Round
 from fedcohort.core.state import State
 
 FLOAT = 4  # bytes of a number on the wire

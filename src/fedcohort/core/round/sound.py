@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Memory, Updates
 from fedcohort.core.profile import Profile
+from fedcohort.core.records import Memory, Updates
 from fedcohort.core.state import State
 
 Learn = Callable[[Updates], tuple[State, list[int]]]

@@ -1,0 +1,137 @@
+"""All that a file of your own imports, be it a method, a data source, a partition or a network.
+
+>>> from fedcohort.api import Aggregator, Memory, Round, Updates, register
+
+Everything here has a page in the reference, and keeps its name from version to version.
+"""
+
+from typing import Any, TypeVar
+
+from fedcohort.core.deltas import combine
+from fedcohort.core.latency import latencies
+from fedcohort.core.method import METHODS
+from fedcohort.core.profile import Local, Privacy, Profile
+from fedcohort.core.records import (
+    Anchor,
+    Clients,
+    Ids,
+    LogitMap,
+    Memory,
+    Merge,
+    Round,
+    Sampling,
+    Trained,
+    Updates,
+    View,
+)
+from fedcohort.core.roles import Aggregator, Grouping, Objective, Part, Selector
+from fedcohort.data.dataset import Dataset
+from fedcohort.data.locate import Places
+from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
+from fedcohort.data.sources import SOURCES, Source
+from fedcohort.models import MODELS, ImageModel, Model, TextModel
+from fedcohort.models.flat import Flat, Weights
+from fedcohort.models.last_layer import encoder_bytes, last_layer
+from fedcohort.stats import clustering, gaussian
+from fedcohort.stats.attribute_psi import feature_psi, quantity_terms
+from fedcohort.stats.clustering import (
+    bipartition,
+    by_mean,
+    capped_groups,
+    cosines,
+    dbscan_groups,
+    join_largest,
+    kmeans_by_silhouette,
+    kmeans_groups,
+    kmedoids_groups,
+    optics_groups,
+    separation,
+)
+from fedcohort.stats.entropy import EQUAL, entropy
+from fedcohort.stats.histograms import client_space, feature_bins, label_histograms
+from fedcohort.stats.label_distances import hellinger_to_pool, wpsi
+from fedcohort.stats.label_groups import largest, psi_features, share_clusters, side_by_side, standardise
+from fedcohort.util.errors import UserError
+from fedcohort.util.keyed import generator, numpy_generator
+from fedcohort.util.settings import above, at_least, below, between
+
+__all__ = [
+    "EQUAL",
+    "Aggregator",
+    "Anchor",
+    "Clients",
+    "Dataset",
+    "Domain",
+    "Flat",
+    "Grouping",
+    "Ids",
+    "ImageModel",
+    "Local",
+    "LogitMap",
+    "Memory",
+    "Merge",
+    "Model",
+    "Objective",
+    "Part",
+    "Partition",
+    "Partitioner",
+    "Places",
+    "Privacy",
+    "Profile",
+    "Round",
+    "Sampling",
+    "Selector",
+    "Source",
+    "TextModel",
+    "Trained",
+    "Updates",
+    "UserError",
+    "View",
+    "Weights",
+    "above",
+    "at_least",
+    "below",
+    "between",
+    "bipartition",
+    "by_mean",
+    "capped_groups",
+    "client_space",
+    "clustering",
+    "combine",
+    "cosines",
+    "dbscan_groups",
+    "encoder_bytes",
+    "entropy",
+    "feature_bins",
+    "feature_psi",
+    "gaussian",
+    "generator",
+    "hellinger_to_pool",
+    "join_largest",
+    "kmeans_by_silhouette",
+    "kmeans_groups",
+    "kmedoids_groups",
+    "label_histograms",
+    "largest",
+    "last_layer",
+    "latencies",
+    "numpy_generator",
+    "optics_groups",
+    "psi_features",
+    "quantity_terms",
+    "register",
+    "separation",
+    "share_clusters",
+    "side_by_side",
+    "standardise",
+    "wpsi",
+]
+
+C = TypeVar("C", bound=type[Any])
+
+
+def register(cls: C) -> C:
+    """Class decorator: the class is found by the name of its file, as the kind of thing that it is."""
+    kinds = ((Part, METHODS), (Partitioner, PARTITIONS), (Model, MODELS))
+    registry = next((known for kind, known in kinds if issubclass(cls, kind)), SOURCES)
+    return registry.register(cls)
