@@ -12,9 +12,9 @@ from fuzz import wild
 from fuzz.draw import Draw
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from flower.inprocess import FIRST
-from flower.rehearsed import attacked
-from flower.tiny import CLIENTS
+from support.flower_tiny import CLIENTS
+from support.inprocess import FIRST
+from support.rehearsed import attacked
 
 SHARE, SECONDS = 20, 60.0
 LIAR = FIRST + 2

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_calls import EXPERIMENT, Answer, Cli
 
 from fedcohort.cli.app import main
+from support.cli_calls import EXPERIMENT, Answer, Cli
 
 
 @pytest.fixture

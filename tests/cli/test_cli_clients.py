@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Cli
+
+from support.cli_calls import Cli
 
 OLD = "client,0,1,2\nnorth,40,10,0\nsouth,10,40,0\nwest,0,10,40\n"
 NEW = "client,0,1,2\nnorth,10,40,0\nsouth,10,40,0\nwest,0,10,40\n"

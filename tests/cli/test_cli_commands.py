@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_calls import Cli, contents
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.experiment import Experiment
+from support.cli_calls import Cli, contents
 
 TWO = ("--set", "method=['fedavg', 'clust_psi_pfl']")
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from cli_calls import Cli, contents
 
 from fedcohort.runs.recorder import Recorder
 from fedcohort.runs.revealed import Revealed
 from fedcohort.util import checkpoint
+from support import REPOSITORY
+from support.cli_calls import Cli, contents
 
-STORED = Path(__file__).parents[1] / "stored" / "digits-001"
+STORED = REPOSITORY / "tests" / "stored" / "digits-001"
 COUNTS = "site,0,1,2\nnorth,4,5,6\n"
 
 

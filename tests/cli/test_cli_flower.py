@@ -6,7 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from cli_calls import contents
+
+from support.cli_calls import contents
 
 CLIENT = ["client", "--superlink", "127.0.0.1:1", "--key", "a.key", "--ca", "ca.crt"]
 MISTAKES = {

@@ -3,9 +3,9 @@
 import click
 import pytest
 import typer
-from cli_calls import Cli
 
 from fedcohort.cli.app import app
+from support.cli_calls import Cli
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:

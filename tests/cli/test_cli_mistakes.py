@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from cli_calls import EXPERIMENT, Cli, contents
 
 from fedcohort.core.method import METHODS
+from support.cli_calls import EXPERIMENT, Cli, contents
 
 FILES = {
     "bad.toml": "rounds = = 3",

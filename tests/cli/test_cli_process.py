@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_calls import contents
+
+from support.cli_calls import contents
 
 PROGRAM = [sys.executable, "-m", "fedcohort"]
 SCRIPT = Path(sys.executable).with_name("fedcohort")

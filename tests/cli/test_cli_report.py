@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_calls import Cli, contents
+
+from support.cli_calls import Cli, contents
 
 MARK = "<!doctype html>"
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_calls import Cli, contents
+
+from support.cli_calls import Cli, contents
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli_calls import Cli, contents
 
 from fedcohort.cli.http import Server
+from support import REPOSITORY
+from support.cli_calls import Cli, contents
 
 EVIL = "from pathlib import Path\nPath('canary').touch()\n"
-STORED = Path(__file__).parents[1] / "stored" / "digits-001"
+STORED = REPOSITORY / "tests" / "stored" / "digits-001"
 CALL = """
 [model]
 name = "subprocess:run"

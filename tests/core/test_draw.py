@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from equations.toy import profile_of, round_of
+from support.toy import profile_of, round_of
 
 FOUR = profile_of([[1, 1]] * 4)
 

@@ -4,21 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from deployment import Deployment, read_rows, simulate
-from loopback import own_network
+
+from support.deployment import EXPERIMENT, Deployment, read_rows, simulate
+from support.loopback import own_network
 
 pytestmark = pytest.mark.deploy
 
-EXPERIMENT = {
-    "rounds": 2,
-    "cohort": 1.0,
-    "data": {"source": "digits"},
-    "partition": {"name": "dirichlet", "clients": 3, "alpha": 0.5},
-    "model": {"name": "logistic"},
-    "local": {"steps": 3, "batch": 16},
-    "evaluate": {"every": 1},
-    "method": ["scaffold"],  # its clients must remember something from round to round
-}
 OPERATOR = """
 import ssl, sys, urllib.error, urllib.request
 trust = ssl.create_default_context(cafile=sys.argv[2])

@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from deployment import Deployment, read_rows, simulate
-from loopback import own_network
-from test_deployment import EXPERIMENT
+
+from support.deployment import EXPERIMENT, Deployment, read_rows, simulate
+from support.loopback import own_network
 
 pytestmark = pytest.mark.deploy
 

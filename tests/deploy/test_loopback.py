@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from loopback import foreign, foreign_peers, own_network
+
+from support.loopback import foreign, foreign_peers, own_network
 
 OUT = """
 import contextlib, socket

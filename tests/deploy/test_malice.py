@@ -6,17 +6,16 @@ import re
 import shutil
 from pathlib import Path
 
-import malicious_client
 import pytest
-from deployment import Deployment, read_rows
-from loopback import own_network
-from malicious_client import ATTACKS, HONEST, LIARS, SLY
-from test_deployment import EXPERIMENT
 
 from fedcohort.flower.server_app import TOKEN
 from fedcohort.runs.events import Event, read_events
 from fedcohort.runs.recorder import read_table
 from fedcohort.util import checkpoint
+from support import malicious_client
+from support.deployment import EXPERIMENT, Deployment, read_rows
+from support.loopback import own_network
+from support.malicious_client import ATTACKS, HONEST, LIARS, SLY
 
 pytestmark = pytest.mark.deploy
 

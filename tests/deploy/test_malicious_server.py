@@ -4,12 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-import malicious_server
 import pytest
-from deployment import Deployment
-from loopback import own_network
-from malicious_server import REPLIES, Reply, attacks
-from test_deployment import EXPERIMENT
+
+from support import malicious_server
+from support.deployment import EXPERIMENT, Deployment
+from support.loopback import own_network
+from support.malicious_server import REPLIES, Reply, attacks
 
 pytestmark = pytest.mark.deploy
 

@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from loopback import running_after
 
 from fedcohort.flower import superlink, supernode
 from fedcohort.flower.admission import Admission
@@ -14,6 +13,7 @@ from fedcohort.flower.processes import Process, environment
 from fedcohort.flower.superlink import Server
 from fedcohort.flower.supernode import Client, node_config
 from fedcohort.util.errors import UserError
+from support.loopback import running_after
 
 COUNT = (
     "import os, pathlib, sys, time\nlog = pathlib.Path({log!r})\nlog.open('a').write(f'{{os.getpid()}} ')\n"

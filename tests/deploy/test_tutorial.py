@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from deployment import MARK, Running
-from loopback import Network, marked, own_network, running_after
+
+from support import REPOSITORY
+from support.deployment import MARK, Running
+from support.loopback import Network, marked, own_network, running_after
 
 pytestmark = pytest.mark.deploy
 
-DOCUMENT = Path(__file__).parents[2] / "docs/deploy.md"
+DOCUMENT = REPOSITORY / "docs/deploy.md"
 BLOCK = re.compile(r"<!-- (file|run|stay)(?:: (.*?))? -->\n```\w+\n(.*?)```", re.DOTALL)
 
 

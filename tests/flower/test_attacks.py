@@ -21,10 +21,10 @@ from fedcohort.runs.events import read_events
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
-from flower.inprocess import InProcess
-from flower.rehearsed import attacked
-from flower.test_faults import BAD, BROKEN, log_of, rewritten, values
-from flower.tiny import CLIENTS
+from support.flower_tiny import CLIENTS
+from support.inprocess import InProcess
+from support.misbehaviour import BAD, BROKEN, log_of, rewritten, values
+from support.rehearsed import attacked
 
 Attack = Callable[[Message], Message]
 NPY = "numpy.ndarray"

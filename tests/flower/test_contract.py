@@ -1,32 +1,31 @@
 """Every method through Flower's messages ends where the reference loop ends."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from contract.test_contract import COMBINATIONS
-from fedcohort.core.method import METHODS
-from fedcohort.data import Federation
 from fedcohort.engines.reference import LoopEngine
 from fedcohort.flower.roster import Roster
 from fedcohort.runs.run import run
-from flower.tiny import ROUNDS, experiment, through_flower
+from support.flower_tiny import ROUNDS, experiment, through_flower
+from support.methods import FEDERATED
 
 BY_LABEL = {"cohort_entropy", "was", "wadb"}  # need label counts, which only some methods ask for
-EVERYTHING = [text for text in (*METHODS.names(), *COMBINATIONS) if text != "centralised"]
 
 
-@pytest.mark.parametrize("text", EVERYTHING)
-def test_method(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", FEDERATED)
+def test_method(text: str, tmp_path: Path) -> None:
     """Where noise is told, the loop is told the same: clients draw it from a source that nothing repeats."""
     asked = experiment(text)
     ours, _ = through_flower(asked, tmp_path)
+    task = asked.task(0)
     if asked.methods[0].privacy(asked.privacy).counts == "noised":
         told = Roster.load(next(tmp_path.glob("experiment-*/*/roster.safetensors"))).told
-        assert not told.counts.equal(asked.task(0).federation.counts.double())
-        monkeypatch.setattr(Federation, "tell", lambda *_: told)
-    theirs = run(asked.methods[0], asked.task(0), ROUNDS, asked.evaluation, engine=LoopEngine)
+        assert not told.counts.equal(task.federation.counts.double())
+        task = replace(task, disclosed=told)
+    theirs = run(asked.methods[0], task, ROUNDS, asked.evaluation, engine=LoopEngine)
     assert len(ours.state.groups) == len(theirs.state.groups)
     assert torch.equal(ours.state.grouping["group"], theirs.state.grouping["group"])
     for a, b in zip(ours.state.groups, theirs.state.groups, strict=True):

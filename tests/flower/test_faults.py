@@ -4,76 +4,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message
 
-from fedcohort.core.records import Memory
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
-from fedcohort.flower.transport import CRASHED, OFFLINE
 from fedcohort.report import write_report
 from fedcohort.runs.events import read_events, summed_up
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
-from flower.inprocess import FIRST, InProcess, failure
-from flower.tiny import CLIENTS, ROUNDS, experiment, nodes, through_flower
+from support.flower_tiny import CLIENTS, ROUNDS, experiment, nodes, through_flower
+from support.inprocess import FIRST, InProcess
+from support.misbehaviour import BAD, BROKEN, log_of, nan_update, rewritten, values
 
-BAD = FIRST + 2  # the node that misbehaves
 EVERYBODY = {"cohort": CLIENTS, "rounds": 2, "evaluate": {"every": 2}}  # an order is a message of its own
 
 
-def rewritten(reply: Message, **changes: Memory | None) -> Message:
-    """The reply with other tensors, or other facts where the name is ``facts``."""
-    letter = messages.read(reply.content)
-    facts = {**letter.facts, **changes.pop("facts", {})}
-    tensors = {**letter.tensors, **changes}
-    reply.content = messages.write(Letter(facts, tensors))
-    return reply
-
-
-def junk(reply: Message) -> Message:
-    reply.content = RecordDict({"nonsense": ConfigRecord({"a": 1})})
-    return reply
-
-
-def nan_update(reply: Message) -> Message:
-    update = messages.read(reply.content).tensors["update"]
-    return rewritten(reply, update={**update, "delta": torch.full_like(update["delta"], torch.nan)})
-
-
-def short_update(reply: Message) -> Message:
-    update = messages.read(reply.content).tensors["update"]
-    return rewritten(reply, update={**update, "delta": update["delta"][:3]})
-
-
-BROKEN = {
-    "crashed": lambda reply: failure(reply, CRASHED),
-    "offline": lambda reply: failure(reply, OFFLINE),
-    "nothing": lambda reply: None,
-    "junk": junk,
-    "nan": nan_update,
-    "short": short_update,
-    "other names": lambda reply: rewritten(reply, update={"gradient": torch.zeros(3)}),
-    "huge size": lambda reply: rewritten(reply, facts={"size": 10**9}),
-    "no size": lambda reply: rewritten(reply, facts={"size": None}),
-    "many steps": lambda reply: rewritten(reply, facts={"steps": 10**6}),
-    "odd trace": lambda reply: rewritten(reply, trace={"trace": torch.zeros(2, 2)}),
-    "a code": lambda reply: rewritten(reply, facts={"code": messages.FAILED}),
-    "an invented code": lambda reply: rewritten(reply, facts={"code": "patient 17 is ill"}),
-}
 REJECTED = {"junk", "nan", "short", "other names", "huge size", "no size", "many steps", "odd trace"}
 
 
 def spoiled(grid: InProcess, kind: str, how: object) -> InProcess:
     grid.spoil = lambda asked, node, reply: how(reply) if (asked, node) == (kind, BAD) else reply
     return grid
-
-
-def values(result: Result, metric: str) -> list[float]:
-    return [row.value for row in result.rows if row.metric == metric and not row.client]
-
-
-def log_of(out: Path) -> str:
-    return next(out.glob("experiment-*/*/flower.log")).read_text()
 
 
 @pytest.fixture(scope="module")

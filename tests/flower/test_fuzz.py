@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fedcohort.flower import messages
-from flower.fuzzing import Lie, check, lies
+from support.lies import Lie, check, lies
 
 
 @pytest.mark.parametrize("kind", messages.KINDS)

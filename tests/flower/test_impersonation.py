@@ -9,11 +9,10 @@ from safetensors.torch import safe_open, save_file
 
 from fedcohort.flower import messages
 from fedcohort.flower.roster import Roster
-from flower.inprocess import FIRST, InProcess
-from flower.rehearsed import Rehearsed, rehearsed
-from flower.test_faults import BAD, log_of, rewritten, values
-from flower.test_restart import Killed, killed_after
-from flower.tiny import CLIENTS, experiment, through_flower
+from support.flower_tiny import CLIENTS, experiment, through_flower
+from support.inprocess import FIRST, InProcess, Killed, killed_after
+from support.misbehaviour import BAD, log_of, rewritten, values
+from support.rehearsed import Rehearsed, rehearsed
 
 VICTIM, MALLORY, ELSEWHERE = "hospital 2", 5000, 6000
 SETTINGS = {"cohort": CLIENTS, "rounds": 3, "evaluate": {"every": 3}}

@@ -4,29 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from flwr.app import Message
 
 from fedcohort.core.profile import Privacy
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
-from fedcohort.runs.client_messages import NUMBER, leaving
-from flower.test_contract import EVERYTHING
-from flower.tiny import experiment, through_flower
+from fedcohort.runs.client_messages import leaving
+from support.flower_tiny import experiment, through_flower
+from support.methods import FEDERATED
+from support.sizes import size_of, trained_in
 
-UNMERGED = [text for text in EVERYTHING if "fedconcat" not in text]  # later, only a layer is trained
-
-
-def size_of(reply: Message) -> int:
-    """The numbers among the facts and all tensors; names are words."""
-    letter = messages.read(reply.content)
-    if "name" in letter.facts:
-        return NUMBER * 5 + letter.bytes
-    return NUMBER * (len(letter.facts.keys() - {"trained"}) + len(trained_in(letter))) + letter.bytes
-
-
-def trained_in(letter: Letter) -> dict:
-    """What an evaluation tells of the training that came with it."""
-    return letter.facts.get("trained", {})
+UNMERGED = [text for text in FEDERATED if "fedconcat" not in text]  # later, only a layer is trained
 
 
 @pytest.mark.parametrize("text", UNMERGED)

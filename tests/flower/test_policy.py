@@ -21,8 +21,8 @@ from fedcohort.flower import messages
 from fedcohort.flower.messages import Letter
 from fedcohort.flower.policy import LOSS_CAP, Policy
 from fedcohort.runs.experiment import Experiment, config_hash
-from flower.inprocess import FIRST, InProcess
-from flower.tiny import experiment
+from support.flower_tiny import experiment
+from support.inprocess import FIRST, InProcess
 
 KINDS = {"ill": 31, "well": 22, "unknown": 7}
 ASKED = {

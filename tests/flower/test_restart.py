@@ -4,31 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from flwr.app import Message
 
 from fedcohort.core.state import pack
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import Keep
 from fedcohort.runs.recorder import read_result, read_table
-from flower.inprocess import FIRST
-from flower.tiny import CLIENTS, experiment, nodes, through_flower
-
-
-class Killed(BaseException):
-    """The server's process ends here."""
-
-
-def killed_after(messages: int, grid: object) -> object:
-    count = [0]
-
-    def spoil(kind: str, node: int, reply: Message) -> Message:
-        count[0] += 1
-        if count[0] == messages:
-            raise Killed
-        return reply
-
-    grid.spoil = spoil
-    return grid
+from support.flower_tiny import CLIENTS, experiment, nodes, through_flower
+from support.inprocess import FIRST, Killed, killed_after
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedsoft(groups=2)", "fedconcat(groups=2, rounds=2)+fedprox"])

@@ -13,8 +13,8 @@ from fedcohort.flower.roster import Roster
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.run import Result, run
-from flower.inprocess import FIRST, InProcess
-from flower.tiny import through_flower
+from support.flower_tiny import through_flower
+from support.inprocess import FIRST, InProcess
 
 SITES = {"site2": (40, 0.0), "site10": (30, 40.0)}  # patients, and how much older they are
 

@@ -13,8 +13,8 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.finished import FinishedRun
 from fedcohort.runs.recorder import read_table
 from fedcohort.util.errors import UserError
-from flower.inprocess import InProcess
-from flower.tiny import CLIENTS, TINY, nodes
+from support.flower_tiny import CLIENTS, TINY, nodes
+from support.inprocess import InProcess
 
 
 def serve(grid: InProcess, **config: object) -> None:

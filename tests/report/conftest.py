@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from report_runs import hospital_table, large_run, run_tiny
 
 from fedcohort.report import write_report
+from support.report_runs import hospital_table, large_run, run_tiny
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import run_tiny
 
-from fedcohort.cli.app import http, http_pages
+from fedcohort.cli import http, http_pages
 from fedcohort.cli.http import Server
+from support.report_runs import run_tiny
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from report_runs import TINY, run_tiny, write_run
 
 import fedcohort as fc
 from fedcohort.core.evaluate import Row
@@ -20,6 +19,7 @@ from fedcohort.report.groups import group_cards, splits
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import read_result, read_table
 from fedcohort.util.errors import UserError
+from support.report_runs import TINY, run_tiny, write_run
 
 
 def dealt(run: Run) -> Federation:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
-from report_runs import a_home, large_run
 
 from fedcohort.report import write_report
 from fedcohort.report.curves import accuracy_cards, entropy_card, fairness_card
@@ -27,6 +26,7 @@ from fedcohort.report.standings import (
     standings_of,
 )
 from fedcohort.report.style import look, plain, plain_each, thinned
+from support.report_runs import a_home, large_run
 
 NAMES = ("a", "b", "c", "d")
 CLASSES = ("x", "y")

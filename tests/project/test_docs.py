@@ -1,0 +1,77 @@
+"""Every method's file says what its page needs, and the pages are what scripts/update_docs.py would write."""
+
+import runpy
+
+import pytest
+
+from fedcohort.cli.tables import method_page, results
+from fedcohort.core.method import METHODS
+from fedcohort.runs.method_catalogue import describe, read_story
+from support import REPOSITORY
+
+SCRIPT = REPOSITORY / "scripts/update_docs.py"
+WIDTH = 76  # of an equation: an 80-column terminal shows it indented, unbroken
+
+STORY = """Name: authors, "a title that goes
+on", venue. URL
+
+A remark.
+
+Another
+one.
+
+Equation:
+    a = b
+      + c
+
+Where we differ:
+    - Here, in
+      two lines.
+    - There.
+"""
+
+
+def test_a_story_is_read_by_its_sections():
+    assert read_story(STORY) == {
+        "paper": 'Name: authors, "a title that goes on", venue. URL',
+        "remarks": "A remark.\n\nAnother one.",
+        "equation": "a = b\n  + c",
+        "differences": "- Here, in two lines.\n- There.",
+    }
+
+
+def test_a_story_may_be_a_name_alone():
+    assert read_story("Only a name.") == {
+        "paper": "Only a name.",
+        "remarks": "",
+        "equation": "",
+        "differences": "",
+    }
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_file_gives_its_equation_and_where_it_differs(name):
+    entry = describe(name)
+    assert entry["equation"], f"{name}.py has no section 'Equation:'"
+    assert entry["differences"], f"{name}.py has no section 'Where we differ:' (perhaps 'Nothing known.')"
+    assert max(map(len, entry["equation"].splitlines())) <= WIDTH
+    with results.capture() as shown:
+        results.print(method_page(entry))
+    words = " ".join(shown.get().split())
+    for text in (entry["equation"], entry["differences"], entry["remarks"]):
+        assert " ".join(text.split()) in words
+
+
+def test_the_committed_pages_are_what_the_source_says():
+    docs = runpy.run_path(str(SCRIPT))
+    pages = docs["pages"]().items()
+    old = [path.name for path, text in pages if not path.exists() or path.read_text() != text]
+    assert not old, f"run .venv/bin/python scripts/update_docs.py: {old} are not what the source says"
+    assert not docs["stale"]()
+
+
+def test_every_method_is_reached_from_the_readme():
+    assert "(docs/methods/index.md)" in (REPOSITORY / "README.md").read_text()
+    index = (REPOSITORY / "docs/methods/index.md").read_text()
+    missing = [name for name in METHODS.names() if f"]({name}.md)" not in index]
+    assert not missing

@@ -1,0 +1,76 @@
+"""The studies, on a few partitions of the digits: what they find, and that they go on where they stopped."""
+
+import csv
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedcohort.data.partition import partitioner
+from support import REPOSITORY
+
+STUDIES = {
+    "skew_metrics": ["skew_metrics.csv", "skew_importance.csv"],
+    "number_of_groups": ["number_of_groups.csv", "iid_clients.csv"],
+}
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+
+    def start(name: str) -> dict[str, str]:
+        monkeypatch.setattr(sys, "argv", [name, "--smoke", "--out", str(tmp_path)])
+        runpy.run_module(f"studies.{name}", run_name="__main__")
+        return {path.name: path.read_text() for path in tmp_path.iterdir()}
+
+    return start
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_measures_follow_the_skew(study) -> None:
+    found = study("skew_metrics")
+    table = rows(found["skew_metrics.csv"])
+    mean = {
+        level: sum(float(row["wpsi"]) for row in table if row["level"] == level)
+        for level in ("50.0", "2.0", "0.5", "0.09")
+    }
+    assert sorted(mean.values()) == list(mean.values())  # the smaller alpha, the more skew
+    kinds = ["gradient boosting", "SVM", "MLP", "regression tree"]
+    assert [row["model"] for row in rows(found["skew_importance.csv"])] == kinds * 2
+    assert "## Which predicts S (Fig. 4)" in found["skew_metrics.md"]
+
+
+def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last row was being written: that one and the missing ones are made again, the others are not."""
+    whole = study("number_of_groups")
+    numbers, iid = rows(whole["number_of_groups.csv"]), rows(whole["iid_clients.csv"])
+    assert len(numbers) == 2 * 2
+    assert all(2 <= int(row["groups"]) <= 9 for row in numbers)
+    assert all(0 <= float(row["recall"]) <= 1 for row in iid)
+    assert "| 25% of 20 |" in whole["number_of_groups.md"]
+    path = tmp_path / "iid_clients.csv"
+    lines = whole["iid_clients.csv"].splitlines(keepends=True)
+    path.write_text("".join(lines[:2]) + lines[2][:5])
+    dealt = []
+    real = type(partitioner("partly_iid")).deal
+    monkeypatch.setattr(
+        "fedcohort.data.partition.partly_iid.PartlyIID.deal",
+        lambda self, labels, seed, owner: dealt.append(seed) or real(self, labels, seed, owner),
+    )
+    assert study("number_of_groups") == whole
+    assert dealt == [1]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_committed_pages_are_those_of_the_committed_rows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    page = runpy.run_module(f"studies.{name}")["page"]
+    tables = [rows((REPOSITORY / "studies" / file).read_text()) for file in STUDIES[name]]
+    assert (REPOSITORY / "studies" / f"{name}.md").read_text() == page(*tables)
