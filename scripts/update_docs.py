@@ -11,6 +11,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import house
+
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
 from fedcohort.presets import papers
@@ -56,6 +58,7 @@ def pages() -> dict[Path, str]:
     texts["compositions.md"] = composition_page(entries)
     texts["what-leaves-a-client.md"] = leaving_page(entries)
     texts["papers.md"] = papers_page()
+    texts["house.md"], texts["house.svg"] = house.page(REPOSITORY / "src/fedcohort"), house.picture()
     return {DOCS / path: text for path, text in texts.items()}
 
 

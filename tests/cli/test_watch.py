@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedcohort.cli.app import main
 from fedcohort.cli import watch as watching
+from fedcohort.cli.app import main
 from fedcohort.cli.progress import Silent
 from fedcohort.cli.watch import watch
 from fedcohort.runs.comparison import resume
