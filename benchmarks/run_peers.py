@@ -37,7 +37,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--accuracy-rounds", type=int, help="stop the accuracy check here; default: the whole job"
     )
-    parser.add_argument("--engine", default="loop", help="of fedcohort: a module in fedcohort.engines")
+    parser.add_argument("--engine", default="reference", help="of fedcohort: a module in fedcohort.engines")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the jobs' arrays are kept")
     parser.add_argument("--out", type=Path, default=HERE, help="folder for results.json and RESULTS.md")
     arguments = parser.parse_args()

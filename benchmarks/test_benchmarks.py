@@ -71,7 +71,7 @@ def test_fedcohort_takes_the_same_round_as_the_plain_loop(data: jobs.Data) -> No
     data = replace(data, job=replace(data.job, batch=data.job.examples))
     method, task = build_task(data)
     state = first_state(method, task, data)
-    engine = make_engine("loop", task)
+    engine = make_engine("reference", task)
     state, report = step(method, state, task, task.profile(method), engine)
     assert sorted(report.selected.tolist()) == sorted(data.cohorts[0].tolist())
 
@@ -124,7 +124,7 @@ def _results(**accuracy: float) -> dict[str, Any]:
 
     return {
         "machine": {"cpu": "abacus", "cores": 2, "memory_gb": 1, "system": "none"},
-        "engine": "loop",
+        "engine": "reference",
         "started": "today",
         "jobs": {"A": {"timed": 2, "accuracy": 30}},
         "gemm": [{"job": "A", "gflop_per_round": 5.0, "gflop_per_second": 50.0, "ms_per_round": 100.0}],

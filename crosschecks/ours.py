@@ -17,7 +17,7 @@ from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
 from fedcohort.util.keyed import generator, numpy_generator
 
@@ -34,7 +34,7 @@ class Budgeted(Task):
         return replace(super().budget(client, number), steps=self.client_steps[client])
 
 
-class Scripted(LoopEngine):
+class Scripted(ReferenceEngine):
     """Clients that answer what the script says."""
 
     moves: Moves
@@ -95,7 +95,7 @@ def play(method: str, problem: Training) -> np.ndarray:
     )
     cohorts = torch.from_numpy(problem.cohorts)
     replayed = replace(Method.parse(method), selector=Replay(cohorts))
-    return _trajectory(replayed, task, LoopEngine(task), len(cohorts))
+    return _trajectory(replayed, task, ReferenceEngine(task), len(cohorts))
 
 
 def take_steps(method: str, moves: Moves) -> np.ndarray:
@@ -121,7 +121,7 @@ def federation_of(x: torch.Tensor, y: torch.Tensor, rows: list[np.ndarray]) -> F
     return Federation(train, none, none, classes, tuple(map(str, range(len(rows)))), None, {})
 
 
-def _trajectory(method: Method, task: Task, engine: LoopEngine, rounds: int) -> np.ndarray:
+def _trajectory(method: Method, task: Task, engine: ReferenceEngine, rounds: int) -> np.ndarray:
     profile = task.profile(method)
     state, path = start(method, task, profile), []
     for _ in range(rounds):

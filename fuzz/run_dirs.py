@@ -17,7 +17,7 @@ from typing import Any
 import tomli_w
 
 from fedcohort.cli.app import main
-from fedcohort.cli.http import Shelf
+from fedcohort.cli.http import Reports
 from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.guard import CANARY
@@ -170,7 +170,7 @@ def try_case(case: dict[str, Any], home: Path) -> str:
     (home / "counts.csv").write_text(COUNTS)
     look = case["look"]
     if look == "serve":
-        shelf = Shelf(home / "runs", home)
+        shelf = Reports(home / "runs", home)
         for name in shelf.look():
             shelf.find(name)
         return look

@@ -16,7 +16,7 @@ from fedcohort.core.round.loop import start
 from fedcohort.data import Dataset, SplitPlan, load
 from fedcohort.data.partition import PARTITIONS
 from fedcohort.data.sources import SOURCES
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models import MODELS
 from fedcohort.presets import conditions, presets
 from fedcohort.runs.experiment import Experiment
@@ -179,7 +179,7 @@ def try_case(case: dict[str, Any], home: Path) -> str:
         start(method, fitted, fitted.profile(method), home / "clients")
     if not case["train"] or not _quick(experiment, task):
         return "prepared"
-    run(experiment.methods[0], task, 1, experiment.evaluation, engine=LoopEngine)
+    run(experiment.methods[0], task, 1, experiment.evaluation, engine=ReferenceEngine)
     return "trained"
 
 

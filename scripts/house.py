@@ -95,7 +95,7 @@ PAGE = """\
 # The house
 
 Everything lives in a room below `src/fedcohort`, and a room imports only rooms on lower floors. A test reads
-every import, also those inside functions and those for type checkers alone, and no module lies outside a room.
+every import, also those inside functions and those for type checkers, and no module lies outside a room.
 
 ![The rooms, floor by floor](house.svg)
 
@@ -103,7 +103,7 @@ every import, also those inside functions and those for type checkers alone, and
 |---|---|
 {rows}
 
-`cli` and `bench` may import anything, and nobody imports them. Method files import `fedcohort.api` and nothing
-else of the library, so they are written like files of your own. Tests stand in rooms of the same names; what
-they share is in `tests/support`.
+`cli` and `bench` may import anything, nobody imports them. Method files import `fedcohort.api` and nothing
+else of the library, so they are written like files of your own. Tests stand in rooms of the same names, and
+what they share is in `tests/support`.
 """

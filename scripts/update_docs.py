@@ -189,7 +189,7 @@ def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
     columns = ("message", "when, and whose", "what", "bytes")
     every = [(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}") for leaf in usual.values()]
     sections = [
-        generated("src/fedcohort/client_messages.py"),
+        generated("src/fedcohort/runs/client_messages.py"),
         LEAVING,
         f"## Every method\n\n{table(columns, every)}",
         f"## What a method adds or changes\n\n{table(('method', *columns), rows)}",

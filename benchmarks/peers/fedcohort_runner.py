@@ -15,12 +15,12 @@ from fedcohort.core.task import Task
 
 
 def make_engine(name: str, task: Task) -> Engine:
-    """``loop`` is ``fedcohort.engines.reference.LoopEngine``, and so on."""
+    """``reference`` is ``fedcohort.engines.reference.ReferenceEngine``, and so on."""
     return getattr(importlib.import_module(f"fedcohort.engines.{name}"), f"{name.capitalize()}Engine")(task)
 
 
 def main() -> None:
-    arguments = read_arguments(engine=(str, "loop", "module in fedcohort.engines"))
+    arguments = read_arguments(engine=(str, "reference", "module in fedcohort.engines"))
     torch.set_num_threads(arguments.threads)
     data, watch = load(arguments.folder), Stopwatch()
     method, task = build_task(data)

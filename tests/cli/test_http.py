@@ -225,7 +225,7 @@ def test_a_browser_that_goes_away_is_no_error(
         sent.set()
         return b"x" * 50_000_000
 
-    monkeypatch.setattr(server.shelf, "report", large)
+    monkeypatch.setattr(server.reports, "report", large)
     with socket.create_connection((HOST, server.server_port)) as browser:
         browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # gone at once
         host = f"{HOST}:{server.server_port}".encode()

@@ -21,7 +21,7 @@ from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import run
@@ -50,7 +50,7 @@ def rounds(task: Task, *cohorts: tuple[int, ...], text: str = "fedavg") -> list[
     profile, states = task.profile(method), []
     state = start(method, task, profile)
     for _ in cohorts:
-        state, _ = step(method, state, task, profile, LoopEngine(task))
+        state, _ = step(method, state, task, profile, ReferenceEngine(task))
         states.append(state)
     return states
 
@@ -107,7 +107,7 @@ def test_parameters_do_not_care_in_the_first_round():
 
 
 def test_who_is_lost_keeps_what_it_had():
-    class Breaks(LoopEngine):
+    class Breaks(ReferenceEngine):
         def train(self, *args):
             first, *others = super().train(*args)
             return [first._replace(up={"delta": first.up["delta"] * torch.nan}), *others]
@@ -127,7 +127,7 @@ def by_hand(task: Task, weights: Weights, buffers: Tensor, client: int) -> tuple
     return float(nn.functional.cross_entropy(logits, y)), float((logits.argmax(1) == y).float().mean())
 
 
-@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine, lambda task: BatchedEngine(task, "cpu")])
+@pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine, lambda task: BatchedEngine(task, "cpu")])
 def test_a_client_uses_every_model_with_its_own_statistics(engine):
     """Polled, surveyed, compared and evaluated; client 2 never trained and has a mean of 0 and a variance
     of 1."""
@@ -155,9 +155,9 @@ def test_a_client_uses_every_model_with_its_own_statistics(engine):
 def test_the_loss_before_training_is_that_of_the_own_statistics():
     task = normed_task("local", steps=5)
     first, _ = rounds(task, (0, 1), (0, 1), text="qfedavg")
-    engine, seen = LoopEngine(task), []
+    engine, seen = ReferenceEngine(task), []
 
-    class Watched(LoopEngine):
+    class Watched(ReferenceEngine):
         def train(self, *args):
             answers = super().train(*args)
             seen.extend(answers)
@@ -174,15 +174,15 @@ def test_adaptation_goes_on_with_the_own_statistics():
     """Every client takes one more step: .9 r + .1 m from its own r."""
     task, method = normed_task("local"), Method.parse("fedavg")
     (state,) = rounds(task, (0, 1))
-    _, mine = evaluate.adapt(method, state, task, task.profile(method), LoopEngine(task))
+    _, mine = evaluate.adapt(method, state, task, task.profile(method), ReferenceEngine(task))
     assert {client: float(memory["buffers"][0]) for client, memory in mine.items()} == pytest.approx(
         {0: 0.09 + 0.1, 1: 0.45 + 0.5, 2: 0.3}
     )
-    rows = evaluate.adapted_rows(method, state, task, task.profile(method), LoopEngine(task))
+    rows = evaluate.adapted_rows(method, state, task, task.profile(method), ReferenceEngine(task))
     assert {row.metric for row in rows} >= {"accuracy", "loss"}
 
 
-class Watched(LoopEngine):
+class Watched(ReferenceEngine):
     """Notes the running mean with which each client tries a model."""
 
     def __init__(self, task: Task) -> None:

@@ -32,7 +32,7 @@ from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, Split
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.runs.run import Evaluation, final_metrics, run
 from fedcohort.testing import tiny_task
@@ -76,7 +76,7 @@ def measured(state: State, method: str = "fedavg", data: Federation | None = Non
     task = task_of(data or federation())
     parsed = Method.parse(method)
     rows = evaluate.evaluation_rows(
-        parsed, state, task, task.profile(parsed), LoopEngine(task), clients=False
+        parsed, state, task, task.profile(parsed), ReferenceEngine(task), clients=False
     )
     assert {row.round for row in rows} == {7}
     return final_metrics(rows)
@@ -139,8 +139,8 @@ def test_without_any_test_sample_nothing_is_claimed() -> None:
     assert all(math.isnan(got[key]) for key in (*of_global, *of_clients))
 
 
-@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine])
-def test_networks_never_see_an_empty_batch(engine: type[LoopEngine]) -> None:
+@pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine])
+def test_networks_never_see_an_empty_batch(engine: type[ReferenceEngine]) -> None:
     """Client 2 has no test sample and a model of its own; ``view(len(x), -1)`` of nothing is an error."""
 
     class Reshaping(nn.Linear):
@@ -155,7 +155,9 @@ def test_rows_of_clients_name_client_and_group() -> None:
     task = task_of(federation())
     state = state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
-    rows = evaluate.evaluation_rows(method, state, task, task.profile(method), LoopEngine(task), clients=True)
+    rows = evaluate.evaluation_rows(
+        method, state, task, task.profile(method), ReferenceEngine(task), clients=True
+    )
     mine = {(row.client, row.group, row.metric): row.value for row in rows if row.client}
     assert mine[("north", "0", "accuracy")] == 3 / 4
     assert mine[("north", "0", "test_size")] == 4
@@ -195,7 +197,7 @@ def test_adapted_is_one_more_local_budget() -> None:
     local = Local(lr=8.0, decay=0.5, decay_every=7, batch=10)  # after 7 rounds: 4.0
     task, state = task_of(federation(), local), state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
-    engine, profile = LoopEngine(task), task.profile(method)
+    engine, profile = ReferenceEngine(task), task.profile(method)
     adapted, _ = evaluate.adapt(method, state, task, profile, engine)
     models = {int(client): w["params"] for w, client in adapted}
     right = []
@@ -233,7 +235,7 @@ def test_who_cannot_adapt_keeps_its_model() -> None:
     task = task_of(federation(train=train), Local(lr=1e-9))
     state = state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
-    rows = evaluate.adapted_rows(method, state, task, task.profile(method), LoopEngine(task))
+    rows = evaluate.adapted_rows(method, state, task, task.profile(method), ReferenceEngine(task))
     assert final_metrics(rows)["adapted.accuracy"] == pytest.approx((3 / 4 + 0 + 1) / 3)
 
 
@@ -265,11 +267,11 @@ def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
     assert entropies[1] == [] if counts == "withheld" else entropies[1] != entropies[0]
     method, state = Method.parse("fedavg"), state_of(identity, shifted, group=(0, 1, 0, 1))
     rows = evaluate.evaluation_rows(
-        method, state, task, task.profile(method), LoopEngine(task), clients=False
+        method, state, task, task.profile(method), ReferenceEngine(task), clients=False
     )
     exact = replace(task, privacy=Privacy())
     were = evaluate.evaluation_rows(
-        method, state, exact, exact.profile(method), LoopEngine(task), clients=False
+        method, state, exact, exact.profile(method), ReferenceEngine(task), clients=False
     )
     by_labels = [{r.metric: r.value for r in each if r.metric in ("was", "wadb")} for each in (were, rows)]
     assert by_labels[0].keys() == {"was", "wadb"}

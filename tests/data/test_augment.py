@@ -16,7 +16,7 @@ from fedcohort.data.augment import Augment, adjust_brightness, adjust_contrast, 
 from fedcohort.data.partition import partitioner
 from fedcohort.data.scaling import Scale
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import assert_same, play
 from fedcohort.util.errors import UserError
@@ -114,15 +114,15 @@ def test_each_round_and_client_has_its_own_images(task: Task) -> None:
     def images(number: int) -> Tensor:
         down = task.model.init(0)._asdict()
         order = Order(0, down, {}, Local(lr=0.1, steps=3))
-        job = LoopEngine(task).job(FEDAVG.objective, order, number)
+        job = ReferenceEngine(task).job(FEDAVG.objective, order, number)
         return torch.cat([x for x, _ in job._replace(plan=[torch.arange(8)]).batches()])
 
     assert torch.equal(images(0), images(0))
     assert not torch.allclose(images(0), images(1), atol=0.01)
 
 
-@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine])
-def test_evaluation_sees_the_images_as_they_are(task: Task, engine: type[LoopEngine]) -> None:
+@pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine])
+def test_evaluation_sees_the_images_as_they_are(task: Task, engine: type[ReferenceEngine]) -> None:
     plain = replace(task, local=replace(LOCAL, augment=None))
     weights, test = task.model.init(0), task.federation.test
     changed, unchanged = (engine(one).predict(weights, test, test.index)[0] for one in (task, plain))

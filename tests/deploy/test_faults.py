@@ -46,7 +46,7 @@ class Troubled(ClientApp):
         if kind == wire.TRAIN and fault in ("nan", "shape"):
             letter = wire.read(reply.content)
             spoil = (lambda v: v * torch.nan) if fault == "nan" else (lambda v: v[:-1])
-            update = {{key: spoil(value) for key, value in letter.tensors["update"].items()}}
+            update = {{key: spoil(value) for key, value in payload.tensors["update"].items()}}
             letter.tensors["update"] = update
             reply.content = wire.write(letter)
         if kind == wire.PROFILE and fault == "counts":

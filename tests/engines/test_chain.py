@@ -10,9 +10,9 @@ from fedcohort.core.task import Task
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.engines import chain, lowrank, torchscript
-from fedcohort.engines.chain import Stack
+from fedcohort.engines.chain import Chain
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
 from fedcohort.testing import play
 
@@ -42,7 +42,7 @@ def test_convolutions_agree_with_the_reference(build, text, local):
     deal = partitioner("dirichlet", clients=10, alpha=0.5)
     task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=local, cohort=4)
     assert PoolEngine(task).stack is not None
-    slow, fast = (play(Method.parse(text), task, 2, engine=e(task))[0] for e in (LoopEngine, PoolEngine))
+    slow, fast = (play(Method.parse(text), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine))
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 if local.optimiser == "adam" else 1e-5)
 
@@ -65,7 +65,7 @@ def test_convolutions_agree_with_the_reference(build, text, local):
     ],
 )
 def test_other_networks_are_left_to_autograd(layers):
-    assert Stack.of(Flat(lambda: nn.Sequential(*layers))) is None
+    assert Chain.of(Flat(lambda: nn.Sequential(*layers))) is None
 
 
 def test_a_layer_in_two_places_is_left_to_autograd():
@@ -73,7 +73,7 @@ def test_a_layer_in_two_places_is_left_to_autograd():
         shared = nn.Linear(4, 4)
         return nn.Sequential(shared, nn.ReLU(), shared)
 
-    assert Stack.of(Flat(network)) is None
+    assert Chain.of(Flat(network)) is None
 
 
 @pytest.mark.parametrize("function", [chain.descend, lowrank.descend_together])

@@ -17,7 +17,7 @@ from fedcohort.data.partition import partitioner
 from fedcohort.engines import pool
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import assert_same, play, tiny_task
 
 OPTIMISERS = {
@@ -88,7 +88,7 @@ def test_numbers_out_of_range_reject_whom_the_reference_rejects(local, value, pa
     federation = replace(given, train=replace(given.train, x=x))
     task, method = Task.of(federation, dead_network, local=local, cohort=1.0), Method.parse("fedavg")
     (slow, (told,)), (fast, (also_told,)) = (
-        play(method, task, 1, engine=engine(task)) for engine in (LoopEngine, PoolEngine)
+        play(method, task, 1, engine=engine(task)) for engine in (ReferenceEngine, PoolEngine)
     )
     assert also_told.rejected.tolist() == told.rejected.tolist()
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
@@ -159,7 +159,7 @@ class Forbidden(Objective):
 @pytest.mark.parametrize("engine", [PoolEngine, BatchedEngine])
 def test_infinite_losses_are_told(engine, path):
     task, method = tiny_task(cohort=1.0, local=Local(steps=1, batch=64)), Method.of(Forbidden())
-    told = [play(method, task, 1, engine=each(task))[1][0] for each in (LoopEngine, engine)]
+    told = [play(method, task, 1, engine=each(task))[1][0] for each in (ReferenceEngine, engine)]
     assert [report.loss for report in told] == [torch.inf] * 2
 
 
@@ -197,7 +197,7 @@ NETWORKS = {
 @pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
 def test_unusual_networks_agree_with_the_reference(build, engine, path):
     task = Task.of(tiny_task().federation, build, local=OPTIMISERS["momentum"], cohort=1.0)
-    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (LoopEngine, engine))
+    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (ReferenceEngine, engine))
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
@@ -214,7 +214,9 @@ def test_any_network_agrees_with_the_reference(local):
     """Convolutions, BatchNorm and its buffers, max-pooling through the faster kernel."""
     deal = partitioner("dirichlet", clients=10, alpha=0.5)
     task = Task.of(federate(load("digits"), deal, SplitPlan()), small_cnn, local=local, cohort=4)
-    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (LoopEngine, PoolEngine))
+    slow, fast = (
+        play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine)
+    )
     for ours, theirs in zip(fast.groups[0].weights, slow.groups[0].weights, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
@@ -232,7 +234,7 @@ def test_dropout_is_the_same_on_one_worker_or_many():
 
 def test_evaluation_agrees_with_the_reference():
     task = tiny_task()
-    slow, fast = LoopEngine(task), PoolEngine(task, 2)
+    slow, fast = ReferenceEngine(task), PoolEngine(task, 2)
     weights = [task.model.init(seed) for seed in range(3)]
     everyone = torch.arange(task.federation.num_clients)
     first = Trial(weights[:1], everyone)

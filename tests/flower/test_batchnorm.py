@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.runs.client_messages import leaving
 from fedcohort.runs.run import run
@@ -27,14 +27,14 @@ def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path
     asked = experiment(text, model=f"{__name__}:normed", **changes)
     ours, grid = through_flower(asked, tmp_path)
     task = asked.task(0)
-    theirs = run(asked.methods[0], task, asked.rounds, asked.evaluation, engine=LoopEngine)
+    theirs = run(asked.methods[0], task, asked.rounds, asked.evaluation, engine=ReferenceEngine)
     for a, b in zip(ours.state.groups, theirs.state.groups, strict=True):
         torch.testing.assert_close(a.weights, b.weights, rtol=0, atol=1e-6)
     assert set(ours.state.clients) == set(theirs.state.clients)
     for key in ("global.loss", "personal.loss", "adapted.loss", "bytes_up", "bytes_down"):
         assert ours.metrics[key] == pytest.approx(theirs.metrics[key], abs=1e-5), key
-    letters = [messages.read(message.content) for _, _, *both in grid.seen for message in both]
-    memories = [memory for letter in letters for memory in letter.tensors.values()]
+    payloads = [messages.read(message.content) for _, _, *both in grid.seen for message in both]
+    memories = [memory for payload in payloads for memory in payload.tensors.values()]
     assert any("params" in memory for memory in memories)
     assert not any(memory["buffers"].numel() for memory in memories if "buffers" in memory)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower.roster import Roster
 from fedcohort.runs.run import run
 from support.flower_tiny import ROUNDS, experiment, through_flower
@@ -25,7 +25,7 @@ def test_method(text: str, tmp_path: Path) -> None:
         told = Roster.load(next(tmp_path.glob("experiment-*/*/roster.safetensors"))).told
         assert not told.counts.equal(task.federation.counts.double())
         task = replace(task, disclosed=told)
-    theirs = run(asked.methods[0], task, ROUNDS, asked.evaluation, engine=LoopEngine)
+    theirs = run(asked.methods[0], task, ROUNDS, asked.evaluation, engine=ReferenceEngine)
     assert len(ours.state.groups) == len(theirs.state.groups)
     assert torch.equal(ours.state.grouping["group"], theirs.state.grouping["group"])
     for a, b in zip(ours.state.groups, theirs.state.groups, strict=True):

@@ -18,7 +18,7 @@ from flwr.app import Context, Message, RecordDict
 
 from fedcohort.core.profile import Local
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.policy import LOSS_CAP, Policy
 from fedcohort.runs.experiment import Experiment, config_hash
 from support.flower_tiny import experiment
@@ -34,7 +34,7 @@ ASKED = {
 }
 SIZE = 38  # of the training data: a fifth of 60 is for tests, a fifth of the rest for validation
 EVALUATE = {"version": None, "poll": False, "order": None}
-Ask = Callable[..., Letter]
+Ask = Callable[..., Payload]
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def client(hospital: Path, tmp_path: Path) -> Callable[..., Ask]:
         usual = {"run": run, "token": config_hash(run), "client": 0}
         usual |= {"classes": sorted(KINDS), "merge": None, "statistics": None, "number": 0, "version": -1}
 
-        def ask(kind: str, facts: dict[str, Any] | None = None, **tensors: Any) -> Letter:
-            letter = Letter({**usual, **(facts or {})}, tensors)
-            (name,) = grid.push_messages([Message(messages.write(letter), FIRST, kind, ttl=60)])
+        def ask(kind: str, facts: dict[str, Any] | None = None, **tensors: Any) -> Payload:
+            payload = Payload({**usual, **(facts or {})}, tensors)
+            (name,) = grid.push_messages([Message(messages.write(payload), FIRST, kind, ttl=60)])
             (reply,) = grid.pull_messages([name])
             return messages.read(reply.content)
 
@@ -88,12 +88,12 @@ def by_class(ask: Ask, model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
     return ask(messages.SCORE, EVALUATE, **{"model/0": model}).tensors.get("by_class", {})
 
 
-def is_refused(letter: Letter) -> bool:
-    return letter.facts == {"code": messages.REFUSED} and not letter.tensors
+def is_refused(payload: Payload) -> bool:
+    return payload.facts == {"code": messages.REFUSED} and not payload.tensors
 
 
-def told_counts(letter: Letter) -> list[float] | None:
-    counts = letter.tensors.get("counts", {}).get("counts")
+def told_counts(payload: Payload) -> list[float] | None:
+    counts = payload.tensors.get("counts", {}).get("counts")
     return None if counts is None else counts.tolist()
 
 
@@ -293,7 +293,7 @@ def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> No
         run = asked.table(asked.methods[0], 0)
         facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
         (name,) = grid.push_messages(
-            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+            [Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)]
         )
         (reply,) = grid.pull_messages([name])
         refused.append(is_refused(messages.read(reply.content)))
@@ -380,8 +380,8 @@ def test_no_code_but_what_came_with_the_app_or_is_allowed(
         grid = InProcess(
             {FIRST: Context(1, FIRST, {"partition-id": 0}, RecordDict(), {"load": "evil:model"})}
         )
-        letter = Letter({"run": run, "client": 0, "classes": [], "merge": None}, {})
-        (name,) = grid.push_messages([Message(messages.write(letter), FIRST, messages.PROFILE, ttl=60)])
+        payload = Payload({"run": run, "client": 0, "classes": [], "merge": None}, {})
+        (name,) = grid.push_messages([Message(messages.write(payload), FIRST, messages.PROFILE, ttl=60)])
         (reply,) = grid.pull_messages([name])
         assert is_refused(messages.read(reply.content))
     else:

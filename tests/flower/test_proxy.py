@@ -64,7 +64,7 @@ class Link(BaseHTTPRequestHandler):
         pass
 
 
-class Gate:
+class Proxy:
     """A gate that runs, and ways to reach it."""
 
     def __init__(self, certs: Path) -> None:
@@ -148,7 +148,7 @@ class Gate:
 def gate(tmp_path_factory):
     certs = tmp_path_factory.mktemp("certs")
     write_certificates(certs, [], clients=1)
-    gate = Gate(certs)
+    gate = Proxy(certs)
     try:
         gate.start()
         yield gate
@@ -190,7 +190,7 @@ def test_a_clients_call_passes_and_so_does_the_answer(gate):
 def test_one_connection_serves_many_calls(gate):
     with httpx.Client(verify=gate.trust) as client:
         for number in range(3):
-            answer = client.post(
+            answer = client.transport(
                 f"https://{HOME}:{gate.port}{PULL}", content=f"{number}", headers=gate.signed()
             )
             assert answer.text.endswith(f" {number}")
@@ -249,7 +249,7 @@ def test_a_client_is_refused_from_the_moment_its_key_is_gone(gate):
 
 def test_a_client_is_told_to_try_again_while_the_superlink_is_away(gate, tmp_path):
     """503 is one of the answers after which Flower's client tries again."""
-    away = Gate(gate.certs)
+    away = Proxy(gate.certs)
     away.link.shutdown()
     away.link.server_close()
     away.start()

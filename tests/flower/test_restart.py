@@ -7,7 +7,7 @@ import torch
 
 from fedcohort.core.state import pack
 from fedcohort.flower import messages
-from fedcohort.flower.client_store import Keep
+from fedcohort.flower.client_store import ClientStore
 from fedcohort.runs.recorder import read_result, read_table
 from support.flower_tiny import CLIENTS, experiment, nodes, through_flower
 from support.inprocess import FIRST, Killed, killed_after
@@ -48,7 +48,7 @@ def test_a_client_that_is_not_back_keeps_its_number(tmp_path: Path) -> None:
 def test_client_memory_on_disk(tmp_path: Path) -> None:
     """The version that training began from stays, and the one that this one began from; others go, as that of
     round 4, which the server never heard of."""
-    keep = Keep(tmp_path, "0123456789abcdef", "St. Mary's")
+    keep = ClientStore(tmp_path, "0123456789abcdef", "St. Mary's")
     for version, begun in ((0, -1), (3, 0), (4, 3), (5, 3), (7, 5)):
         keep.remember({"c": torch.tensor([float(version)])}, version, begun)
     kept = {version: keep.memory(version) for version in (0, 3, 4, 5, 7)}
@@ -62,8 +62,8 @@ def test_client_memory_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", ["", "../../etc", "ABCDEF012345", "0123"])
 def test_a_server_cannot_choose_where_a_client_writes(token: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="token"):
-        Keep(tmp_path, token, "a")
-    assert Keep(tmp_path, "ab" * 8, "../../x").folder.parent == tmp_path / ("ab" * 8)
+        ClientStore(tmp_path, token, "a")
+    assert ClientStore(tmp_path, "ab" * 8, "../../x").folder.parent == tmp_path / ("ab" * 8)
 
 
 def test_every_letter_names_its_kind() -> None:

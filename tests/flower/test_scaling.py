@@ -8,7 +8,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.roster import Roster
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.revealed import Revealed
@@ -145,11 +145,11 @@ def test_a_continued_run_is_scaled_as_it_was(tables: Path, tmp_path: Path) -> No
 
 def liar(change: dict[str, torch.Tensor]) -> object:
     def spoil(kind: str, node: int, reply: Message) -> Message:
-        letter = messages.read(reply.content)
+        payload = messages.read(reply.content)
         if kind != messages.PROFILE or node != FIRST:
             return reply
-        told = {**letter.tensors, "moments": {**letter.tensors["moments"], **change}}
-        reply.content = messages.write(Letter(letter.facts, told))
+        told = {**payload.tensors, "moments": {**payload.tensors["moments"], **change}}
+        reply.content = messages.write(Payload(payload.facts, told))
         return reply
 
     return spoil
@@ -192,7 +192,7 @@ def test_nothing_is_told_of_few_samples(tables: Path) -> None:
         run_table = asked(tables).table(asked(tables).methods[0], 0)
         facts = {"run": run_table, "token": f"{least:08x}", "client": None, "classes": [], "merge": None}
         (name,) = grid.push_messages(
-            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+            [Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)]
         )
         (reply,) = grid.pull_messages([name])
         count = messages.read(reply.content).tensors["moments"]["number"]
@@ -205,7 +205,7 @@ def test_a_server_s_scale_that_is_none_is_refused(tables: Path) -> None:
     for scale in ({"mean": [0.0], "std": [1.0]}, {"mean": [0.0] * 4, "std": [0.0] * 4}, [1], "x"):
         facts = {"run": run_table, "token": "0a", "client": 0, "classes": [], "merge": None, "scale": scale}
         (name,) = grid.push_messages(
-            [Message(messages.write(Letter(facts, {})), FIRST, messages.PROFILE, ttl=60)]
+            [Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)]
         )
         (reply,) = grid.pull_messages([name])
         assert messages.read(reply.content).facts == {"code": messages.REFUSED}

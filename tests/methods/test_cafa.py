@@ -17,7 +17,7 @@ from fedcohort.data.federation import Federation, Split
 from fedcohort.data.partition import partitioner
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.cafa import CAFA
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.runs.run import run
@@ -113,7 +113,7 @@ def test_sizes_play_no_role_and_the_round_uses_these_weights():
     assert one.groups[0].weights.params.equal(same.groups[0].weights.params)
 
 
-class Told(LoopEngine):
+class Told(ReferenceEngine):
     """Clients 0, 1, 2 measure what the test says."""
 
     def cross_accuracy(self, trial):  # type: ignore[no-untyped-def]
@@ -135,7 +135,7 @@ def test_a_round_moves_by_the_table_and_by_validation_samples():
     assert position(state) == pytest.approx(1 + (2.3 * 0.38 - 2.1 * 0.542) / 5.7, abs=1e-6)
 
 
-@pytest.mark.parametrize("engine", [LoopEngine, PoolEngine, BatchedEngine])
+@pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine, BatchedEngine])
 def test_a_row_is_a_model_and_a_column_a_client(engine):
     """Two models that always answer the first class, on a client that holds only it and one that never."""
     x, y = torch.rand(8, 3), torch.tensor([0] * 4 + [1] * 4)

@@ -13,7 +13,7 @@ from fedcohort.core.evaluate import settle
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Updates
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.cfl import CFL
 from fedcohort.stats.clustering import cosines, separation
 from fedcohort.testing import accuracy, play, tiny_task
@@ -134,7 +134,7 @@ def test_a_split_keeps_the_model_it_started_from():
     assert first.grouping["group"].tolist() == second.grouping["group"].tolist() == [2, 1, 2, 1]
     assert [position(first, g) for g in range(3)] == pytest.approx([1.0, 0.79, 1.101], abs=1e-6)
     assert second.bytes_down == first.bytes_down
-    settled = settle(method, second, task.profile(method), LoopEngine(task))
+    settled = settle(method, second, task.profile(method), ReferenceEngine(task))
     assert settled.grouping["group"].tolist() == [2, 1, 0, 1]
 
 

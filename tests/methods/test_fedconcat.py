@@ -17,7 +17,7 @@ from fedcohort.core.round.merge import features, merged_task, side_by_side
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.fedconcat import FedConcat
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.runs.run import run
@@ -104,7 +104,7 @@ def test_megabytes_of_the_published_setting():
     labels[0] = 9
     task = task_of(torch.rand(100, 3, 32, 32), labels, 100, "lenet5", cohort=10)
     method = Method.parse("fedconcat(rounds=1, groups=5)")
-    profile, engine = task.profile(method), LoopEngine(task)
+    profile, engine = task.profile(method), ReferenceEngine(task)
     once = play(method, task, 0)[0]
     first = play(method, task, 1)[0]
     second, _ = step(method, first, task, profile, engine)
@@ -143,7 +143,7 @@ def test_the_learning_rate_starts_anew_with_the_layer_on_top():
     task = tiny_task(local=Local(lr=0.1, decay=0.5, decay_every=2, batch=8))
     seen: list[set[float]] = []
 
-    class Watched(LoopEngine):
+    class Watched(ReferenceEngine):
         def train(self, objective, orders, number):  # type: ignore[no-untyped-def]
             seen.append({order.budget.lr for order in orders})
             return super().train(objective, orders, number)
@@ -179,7 +179,7 @@ def test_the_layer_on_top_takes_three_steps_and_averages_evenly():
     method = Method.parse("fedconcat(rounds=1, groups=2, top='joined')")
     moves: list[Tensor] = []
 
-    class Watched(LoopEngine):
+    class Watched(ReferenceEngine):
         def train(self, objective, orders, number):  # type: ignore[no-untyped-def]
             answers = super().train(objective, orders, number)
             moves[:] = [answer.up["delta"] for answer in answers]

@@ -7,7 +7,7 @@ from fedcohort.core.evaluate import adapt, serving
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import State
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.feddyn import FedDyn
 from support.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
 
@@ -142,7 +142,7 @@ def test_adaptation_starts_from_the_model_that_answers():
     .92775 + .1 * .07225 = .934975, then + .1 * (.065025 - .5 * .007225) = .94111625."""
     method, task = Method.of(Cohorts(((0, 1),)), FedDyn(alpha=0.5)), toy_task(local=Local(lr=0.1, steps=2))
     (state,) = play_method(method, task, 1)
-    adapted, _ = adapt(method, state, task, task.profile(method), LoopEngine(task))
+    adapted, _ = adapt(method, state, task, task.profile(method), ReferenceEngine(task))
     reached = {int(client): float(model["params"]) for model, (client,) in adapted}
     assert reached[2] == pytest.approx(0.94111625, abs=1e-6)
 

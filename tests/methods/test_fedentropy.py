@@ -9,7 +9,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.records import Updates
 from fedcohort.core.round.cohort import Choice, judge
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.fedentropy import FedEntropy
 from fedcohort.stats.entropy import entropy
 from fedcohort.testing import play, tiny_task
@@ -117,7 +117,7 @@ def test_the_outputs_are_those_of_the_trained_model():
     method = Method.of(Listening())
     start = task.model.init(task.seed)
     train = task.federation.train
-    for engine in (LoopEngine(task), PoolEngine(task, workers=2)):
+    for engine in (ReferenceEngine(task), PoolEngine(task, workers=2)):
         play(method, task, 1, engine=engine)
         updates = seen.pop()
         for client, delta, told in zip(

@@ -14,7 +14,7 @@ from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Memory
 from fedcohort.core.round.loop import step
 from fedcohort.core.state import State
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.fedgwc import FedGWC
 from fedcohort.stats.clustering import stretched_alike, upv_distance
 from fedcohort.stats.gaussian import typical
@@ -314,7 +314,7 @@ def split_with(text: str) -> tuple[State, State]:
     learning = Method.parse(f"fedgwc(alpha=0.3, min_group=3, tolerance={NEVER})+{text}")
     splitting = Method.parse(f"fedgwc(alpha=0.3, min_group=3, tolerance=0.5)+{text}")
     state = play_method(learning, task, 120)[-1]
-    profile, engine = task.profile(splitting), LoopEngine(task)
+    profile, engine = task.profile(splitting), ReferenceEngine(task)
     for _ in range(5):
         before, (state, _) = state, step(splitting, state, task, profile, engine)
         if len(state.groups) > 1:

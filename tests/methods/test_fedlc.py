@@ -5,7 +5,7 @@ import torch
 
 from fedcohort.core.method import Method
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.fedlc import FedLC
 from fedcohort.testing import play, tiny_task
 from support.toy import LOGITS, loss_and_slope, view_of
@@ -58,7 +58,7 @@ def test_tau_zero_is_fedavg_bit_for_bit(missing):
 def test_both_engines_agree(text):
     """The usual form is fused by the fast engine, the printed one is not."""
     task, method = tiny_task(), Method.parse(text)
-    slow, _ = play(method, task, 1, engine=LoopEngine(task))
+    slow, _ = play(method, task, 1, engine=ReferenceEngine(task))
     fast, _ = play(method, task, 1, engine=PoolEngine(task, workers=2))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
     assert method.objective.affine == (text == "fedlc")

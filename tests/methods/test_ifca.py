@@ -14,7 +14,7 @@ from fedcohort.core.evaluate import serving, settle
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import start, step
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.ifca import IFCA
 from fedcohort.models.flat import Flat
 from fedcohort.testing import accuracy, play, tiny_task
@@ -162,6 +162,6 @@ def test_planted_groups_are_found():
     task = two_languages(tiny_task(clients=12, cohort=6, local=Local(lr=0.2, epochs=2, batch=8)))
     method = Method.parse("ifca(groups=2)")
     state, _ = play(method, task, 20)
-    group = settle(method, state, task.profile(method), LoopEngine(task)).grouping["group"].tolist()
+    group = settle(method, state, task.profile(method), ReferenceEngine(task)).grouping["group"].tolist()
     assert group in ([0] * 6 + [1] * 6, [1] * 6 + [0] * 6)
     assert accuracy(method, task, state) > 0.95 > 0.7 > accuracy(FEDAVG, task, play(FEDAVG, task, 20)[0])

@@ -5,7 +5,7 @@ import torch
 
 from fedcohort.core.method import Method
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.kl import KL, divergence
 from fedcohort.testing import play, tiny_task
 from support.toy import profile_of, round_of
@@ -70,7 +70,7 @@ def test_clients_train_on_their_quota_only():
     assert state.bytes_down - plain.bytes_down == 2 * 4 * 4 * 4  # four classes to four clients, twice
 
 
-class Watching(LoopEngine):
+class Watching(ReferenceEngine):
     """Remembers which rows each client trained on."""
 
     def rows(self, order):
@@ -104,6 +104,6 @@ def test_without_truncation_everything_is_used():
 
 def test_both_engines_agree():
     task, method = tiny_task(), Method.parse("kl")
-    slow, _ = play(method, task, 2, engine=LoopEngine(task))
+    slow, _ = play(method, task, 2, engine=ReferenceEngine(task))
     fast, _ = play(method, task, 2, engine=PoolEngine(task, workers=2))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)

@@ -8,7 +8,7 @@ import torch
 
 from fedcohort.core.engine import Trial
 from fedcohort.core.method import Method
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.power_of_choice import PowerOfChoice
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
@@ -126,7 +126,7 @@ def test_cpow_polls_a_batch():
     """One example instead of all: the loss is that of a single row, and another one next round."""
     task = tiny_task()
     weights = task.model.init(0)
-    engine, trial = LoopEngine(task), Trial([weights], torch.tensor([0]))
+    engine, trial = ReferenceEngine(task), Trial([weights], torch.tensor([0]))
     rows = task.federation.train.rows(0)
     each = engine.predict(weights, task.federation.train, rows)[0]
     drawn = {float(engine.losses(trial, 1, number)) for number in range(10)}

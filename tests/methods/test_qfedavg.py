@@ -8,7 +8,7 @@ import torch
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.qfedavg import QFedAvg
 from fedcohort.testing import play, tiny_task
 from support.toy import play_toy, position, profile_of, round_of, updates_of
@@ -55,7 +55,7 @@ def test_the_loss_costs_four_bytes_per_client():
 def test_both_engines_tell_the_same_losses():
     """Small clients of an MLP are trained together by the fast engine; what they tell is the same."""
     task, method = tiny_task(), Method.parse("qfedavg")
-    slow, _ = play(method, task, 2, engine=LoopEngine(task))
+    slow, _ = play(method, task, 2, engine=ReferenceEngine(task))
     fast, _ = play(method, task, 2, engine=PoolEngine(task, workers=2))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
 

@@ -10,7 +10,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory, Trained, View
 from fedcohort.core.state import State
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.scaffold import Scaffold
 from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
@@ -160,7 +160,7 @@ def test_niid_is_biased_under_momentum(lr, bias):
 def test_both_engines_correct_after_the_step(optimiser):
     """Two rounds, so that c and c_k are not zero any more."""
     task, method = tiny_task(local=Local(lr=0.1, batch=8, **optimiser)), Method.parse("scaffold(mode='niid')")
-    slow, fast = (play(method, task, 2, engine=engine(task))[0] for engine in (LoopEngine, PoolEngine))
+    slow, fast = (play(method, task, 2, engine=engine(task))[0] for engine in (ReferenceEngine, PoolEngine))
     torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
 
 

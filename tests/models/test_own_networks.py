@@ -13,11 +13,11 @@ from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.last_layer import last_layer
 from fedcohort.testing import play, tiny_task
 
-ENGINES = (LoopEngine, PoolEngine, BatchedEngine)
+ENGINES = (ReferenceEngine, PoolEngine, BatchedEngine)
 FEDERATION = tiny_task().federation
 FEATURES, CLASSES = FEDERATION.shape[0], FEDERATION.num_classes
 
@@ -68,7 +68,7 @@ def frozen_chain() -> nn.Module:
     return network
 
 
-def trained(task: Task, engine: type[LoopEngine]) -> Tensor:
+def trained(task: Task, engine: type[ReferenceEngine]) -> Tensor:
     state, _ = play(Method.parse("fedavg"), task, 2, engine=engine(task))
     return state.groups[0].weights.params
 
@@ -81,7 +81,7 @@ def test_what_a_network_draws_by_itself_depends_on_the_seed_alone(engine):
     once = trained(task, engine)
     torch.manual_seed(2)
     assert trained(task, engine).equal(once)
-    assert once.equal(trained(task, LoopEngine))
+    assert once.equal(trained(task, ReferenceEngine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -98,7 +98,7 @@ def test_frozen_layers_stay_as_they_are(network, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_buffers_keep_their_kind(engine):
     task = task_of(Numbered)
-    torch.testing.assert_close(trained(task, engine), trained(task, LoopEngine), rtol=0, atol=1e-5)
+    torch.testing.assert_close(trained(task, engine), trained(task, ReferenceEngine), rtol=0, atol=1e-5)
 
 
 def test_the_last_layer_is_the_one_that_answers():

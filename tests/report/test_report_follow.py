@@ -42,7 +42,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
     """A report takes a while to make; meanwhile the list, which is still shown, learns of a new round."""
     table, whole = growing
     monkeypatch.setattr(http_pages, "GLANCE", 1)
-    page, make = browser.new_page(), server.shelf.report
+    page, make = browser.new_page(), server.reports.report
     page.goto(server.url)
 
     def slowly(*of: Any) -> bytes:
@@ -50,7 +50,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
         time.sleep(3)
         return make(*of)
 
-    monkeypatch.setattr(server.shelf, "report", slowly)
+    monkeypatch.setattr(server.reports, "report", slowly)
     page.click("h2 a", no_wait_after=True)
     page.wait_for_url("**/report/*", timeout=10_000)
     page.close()

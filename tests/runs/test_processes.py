@@ -125,7 +125,7 @@ class TwoThings(Exception):
 
 @register
 @dataclass(frozen=True)
-class FailsInACrew(Selector):
+class FailsInAProcess(Selector):
     def select(self, memory, now, losses):
         raise TwoThings("this", "that")
 '''
@@ -133,9 +133,9 @@ class FailsInACrew(Selector):
 
 @pytest.mark.deploy
 def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, together):
-    (elsewhere / "fails_in_a_crew.py").write_text(OWN)
-    methods = ["fedavg", "scaffold", "fails_in_a_crew"]
-    asked = Experiment.of({**ASKED, "imports": ["fails_in_a_crew"], "method": methods})
+    (elsewhere / "fails_in_a_process.py").write_text(OWN)
+    methods = ["fedavg", "scaffold", "fails_in_a_process"]
+    asked = Experiment.of({**ASKED, "imports": ["fails_in_a_process"], "method": methods})
     with pytest.raises(RuntimeError, match="TwoThings: this and that") as raised:
         compare(asked, elsewhere, Silent())
     assert "in select" in raised.value.__notes__[0]
@@ -145,13 +145,13 @@ def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, togeth
 def test_a_killed_parent_leaves_no_process_behind(tmp_path):
     (tmp_path / "asked.toml").write_text(tomli_w.dumps({**ASKED, "rounds": 100_000, "seeds": [0, 1, 2]}))
     script = (
-        "from pathlib import Path; from fedcohort import comparison\n"
+        "from pathlib import Path; from fedcohort.runs import comparison\n"
         "from fedcohort.runs.experiment import Experiment\n"
-        "from fedcohort.runs.processes import Crew; from fedcohort.cli.progress import Silent\n"
+        "from fedcohort.runs.processes import ProcessPool; from fedcohort.cli.progress import Silent\n"
         "plan = comparison.prepare(Experiment.read(Path('asked.toml')), Path('out'))\n"
-        "with Crew(2) as crew:\n"
-        "    print(*(process.pid for _, process in crew.members), flush=True)\n"
-        "    crew.carry_out(plan.experiment, plan.jobs, Silent())\n"
+        "with ProcessPool(2) as pool:\n"
+        "    print(*(process.pid for _, process in pool.members), flush=True)\n"
+        "    pool.carry_out(plan.experiment, plan.jobs, Silent())\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedcohort.flower.server_app import carry_out
-from fedcohort.flower.transport import Post
+from fedcohort.flower.transport import Transport
 from fedcohort.runs.comparison import begin, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Result
@@ -38,4 +38,4 @@ def through_flower(
     grid = grid or nodes(out)
     begun = sorted(out.glob("experiment-*"))
     plan = reopen(begun[0]) if begun else begin(asked, out)
-    return carry_out(plan.experiment, plan.jobs[0], Post(grid, timeout), 0), grid
+    return carry_out(plan.experiment, plan.jobs[0], Transport(grid, timeout), 0), grid

@@ -20,8 +20,8 @@ FALLBACK = "deep JSON"
 HUGE = 10**400  # an integer that JSON can hold and no float can
 
 Arrays = dict[str, dict[str, Array]]
-Letter = tuple[Any, Arrays]  # facts, or their JSON, and tensors
-Spoil = Callable[[dict[str, Any], Arrays], Letter]
+Payload = tuple[Any, Arrays]  # facts, or their JSON, and tensors
+Spoil = Callable[[dict[str, Any], Arrays], Payload]
 
 
 def told(**facts: Any) -> Spoil:
@@ -34,7 +34,7 @@ def sent(record: str, key: str, array: Array) -> Spoil:
     return lambda true, arrays: (true, {**arrays, record: {**arrays.get(record, {}), key: array}})
 
 
-def deep(true: dict[str, Any], arrays: Arrays) -> Letter:
+def deep(true: dict[str, Any], arrays: Arrays) -> Payload:
     return "[" * 100_000 + "]" * 100_000, arrays
 
 
@@ -147,13 +147,13 @@ def sizes(keep: Path) -> list[int]:
     return json.loads(path.read_text()) if path.exists() else [100, 0, 20]
 
 
-def true_profile(keep: Path) -> Letter:
+def true_profile(keep: Path) -> Payload:
     facts = {"name": "client 9", "sizes": sizes(keep), "shape": [1, 8, 8], "vocabulary": 0}
     classes = [str(digit) for digit in range(10)]
     return {**facts, "classes": classes}, {"counts": {"counts": Array(np.full(10, 10))}}
 
 
-def true_update(keep: Path) -> Letter:
+def true_update(keep: Path) -> Payload:
     """Of a client that took its three steps, and hardly moved."""
     update = {"delta": np.full(650, 1e-3), "buffers": np.zeros(0)}
     records = {"update": update, "trace": {"trace": np.ones(1)}, "probes": {}}
@@ -161,11 +161,11 @@ def true_update(keep: Path) -> Letter:
     return {"steps": 3, "reach": 3.0, "size": sizes(keep)[0]}, arrays
 
 
-def true_scores(keep: Path) -> Letter:
+def true_scores(keep: Path) -> Payload:
     return {"size": sizes(keep)[2], "right": 1, "loss": 2.0, "train_loss": 2.0}, {}
 
 
-TRUE: dict[str, Callable[[Path], Letter]] = {
+TRUE: dict[str, Callable[[Path], Payload]] = {
     "query.profile": true_profile,
     "query.loss": lambda keep: ({"loss": 2.0}, {}),
     "train": true_update,

@@ -15,9 +15,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.roster import await_nodes
-from fedcohort.flower.transport import Post, Silence
+from fedcohort.flower.transport import Silence, Transport
 from fedcohort.runs.experiment import Experiment
 
 FEATURES, CLASSES = 2, 2  # of the client's table
@@ -46,21 +46,21 @@ class Attack(NamedTuple):
 
     name: str
     kind: str
-    letter: Callable[[Table], Letter]
+    payload: Callable[[Table], Payload]
     check: Callable[[Reply], bool]
 
 
-def letter(
+def payload(
     changes: Table | None = None, tensors: dict[str, Any] | None = None, **facts: Any
-) -> Callable[[Table], Letter]:
+) -> Callable[[Table], Payload]:
     """What an honest server would write, but for changes of the experiment and these facts."""
 
-    def write(table: Table) -> Letter:
+    def write(table: Table) -> Payload:
         run = {**table, **(changes or {})}
         token = hashlib.sha256(json.dumps(run).encode()).hexdigest()  # every change makes it another run
         usual = {"run": run, "token": token, "client": 0, "classes": ["0", "1"], "merge": None}
         usual |= {"statistics": None, "number": 0, "version": None}
-        return Letter({**usual, **facts}, tensors or {})
+        return Payload({**usual, **facts}, tensors or {})
 
     return write
 
@@ -101,52 +101,52 @@ def attacks(folder: Path) -> list[Attack]:
     exact = {"privacy": {"counts": "exact"}, "method": ["fedlecc"]}
     single = {"lr": 0.1, "steps": 2, "batch": 1}
     return [
-        Attack("an honest question", messages.PROFILE, letter(client=None), lambda r: "sizes" in r.facts),
-        Attack("an honest order", messages.TRAIN, letter(tensors={"down": MODEL}, **order()), is_trained),
+        Attack("an honest question", messages.PROFILE, payload(client=None), lambda r: "sizes" in r.facts),
+        Attack("an honest order", messages.TRAIN, payload(tensors={"down": MODEL}, **order()), is_trained),
         Attack(
             "exact counts of a client that withholds them",
             messages.PROFILE,
-            letter(exact, client=None),
+            payload(exact, client=None),
             lambda r: "counts" not in r.tensors,
         ),
         Attack(
             "a quota: train on one class alone",
             messages.TRAIN,
-            letter(tensors={"down": MODEL, "quota": {"quota": torch.tensor([1, 0])}}, **order()),
+            payload(tensors={"down": MODEL, "quota": {"quota": torch.tensor([1, 0])}}, **order()),
             is_refused,
         ),
         Attack(
             "a model that always says 0",
             messages.SCORE,
-            letter(tensors=constant(0), poll=False, order=None),
+            payload(tensors=constant(0), poll=False, order=None),
             lambda r: "by_class" not in r.tensors and r.facts.get("right", 0) % FEWEST == 0,
         ),
         Attack(
             "the loss of one sample",
             messages.LOSS,
-            letter({"method": ["fedlecc"]}, {"model/0": MODEL}, samples=1),
+            payload({"method": ["fedlecc"]}, {"model/0": MODEL}, samples=1),
             is_refused,
         ),
         Attack(
             "the loss of each sample, one a step",
             messages.TRAIN,
-            letter({"method": ["fedgwc"], "local": single}, {"down": MODEL}, **order(budget=single)),
+            payload({"method": ["fedgwc"], "local": single}, {"down": MODEL}, **order(budget=single)),
             lambda r: len(set(r.tensors.get("trace", {}).get("trace", []))) <= 1,
         ),
         Attack(
             "a command instead of a model",
             messages.PROFILE,
-            letter(own_command(folder), client=None),
+            payload(own_command(folder), client=None),
             is_refused_unexecuted,
         ),
         Attack(
             "a module to import",
             messages.PROFILE,
-            letter({"imports": ["this"]}, client=None),
+            payload({"imports": ["this"]}, client=None),
             is_refused_unexecuted,
         ),
         *(
-            Attack(f"an unused {kind}", kind, letter(tensors={"model/0": MODEL}, samples=None), is_refused)
+            Attack(f"an unused {kind}", kind, payload(tensors={"model/0": MODEL}, samples=None), is_refused)
             for kind in (messages.LOSS, messages.SURVEY, messages.CROSS, messages.MEMORY, messages.UPDATE)
         ),
     ]
@@ -161,15 +161,15 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     experiment = Experiment.read(str(config["experiment"]))
     table = experiment.table(experiment.methods[0], experiment.seeds[0])
-    post, home = Post(grid, float(config["round-timeout"])), Path(str(config["experiment"])).parent
-    (node,) = await_nodes(post, 1, 60)
+    transport, home = Transport(grid, float(config["round-timeout"])), Path(str(config["experiment"])).parent
+    (node,) = await_nodes(transport, 1, 60)
     replies = []
     for attack in attacks(home.parent):
-        replies.append(written(post.ask(attack.kind, {node: attack.letter(table)})[node]))
+        replies.append(written(transport.ask(attack.kind, {node: attack.payload(table)})[node]))
     (home / REPLIES).write_text(json.dumps(replies))
 
 
-def written(answer: Letter | Silence) -> dict[str, Any]:
+def written(answer: Payload | Silence) -> dict[str, Any]:
     """As a Reply has it; a client's code arrives as a silence."""
     if isinstance(answer, Silence):
         return {"facts": {"code": answer.code} if answer.code else {}, "tensors": {}, "silence": answer.why}

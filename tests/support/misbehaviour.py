@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcohort.core.records import Memory
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.transport import CRASHED, OFFLINE
 from fedcohort.runs.run import Result
 from support.inprocess import FIRST, failure
@@ -17,10 +17,10 @@ BAD = FIRST + 2  # the node that misbehaves
 
 def rewritten(reply: Message, **changes: Memory | None) -> Message:
     """The reply with other tensors, or other facts where the name is ``facts``."""
-    letter = messages.read(reply.content)
-    facts = {**letter.facts, **changes.pop("facts", {})}
-    tensors = {**letter.tensors, **changes}
-    reply.content = messages.write(Letter(facts, tensors))
+    payload = messages.read(reply.content)
+    facts = {**payload.facts, **changes.pop("facts", {})}
+    tensors = {**payload.tensors, **changes}
+    reply.content = messages.write(Payload(facts, tensors))
     return reply
 
 

@@ -14,7 +14,7 @@ from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat, Weights
 
 Point = Sequence[float]
@@ -33,7 +33,7 @@ class Plane(nn.Module):
 
 
 @dataclass
-class Dictated(LoopEngine):
+class Dictated(ReferenceEngine):
     """Clients that answer what the test says."""
 
     task: Task

@@ -3,18 +3,18 @@
 from flwr.app import Message
 
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.runs.client_messages import NUMBER
 
 
 def size_of(reply: Message) -> int:
     """The numbers among the facts and all tensors; names are words."""
-    letter = messages.read(reply.content)
-    if "name" in letter.facts:
-        return NUMBER * 5 + letter.bytes
-    return NUMBER * (len(letter.facts.keys() - {"trained"}) + len(trained_in(letter))) + letter.bytes
+    payload = messages.read(reply.content)
+    if "name" in payload.facts:
+        return NUMBER * 5 + payload.bytes
+    return NUMBER * (len(payload.facts.keys() - {"trained"}) + len(trained_in(payload))) + payload.bytes
 
 
-def trained_in(letter: Letter) -> dict:
+def trained_in(payload: Payload) -> dict:
     """What an evaluation tells of the training that came with it."""
-    return letter.facts.get("trained", {})
+    return payload.facts.get("trained", {})

@@ -24,7 +24,7 @@ from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
 
 START = 1.0
@@ -95,7 +95,7 @@ class Regrouped(Grouping):
         return {"group": torch.tensor(self.schedule[min(now.number, len(self.schedule) - 1)])}
 
 
-class Failing(LoopEngine):
+class Failing(ReferenceEngine):
     """The reference engine, but ``lost`` clients never answer."""
 
     lost: tuple[int, ...] = ()

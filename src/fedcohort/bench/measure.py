@@ -21,7 +21,7 @@ from fedcohort.core.engine import Engine
 from fedcohort.core.round.loop import step
 from fedcohort.data.locate import Places
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 
@@ -52,7 +52,7 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
     """Milliseconds a round of the engine, the reference loop and the bare PyTorch loop, measured in turns."""
     method, task = build_task(data)
     profile = task.profile(method)
-    engines: dict[str, Engine] = {"engine": PoolEngine(task), "reference": LoopEngine(task)}
+    engines: dict[str, Engine] = {"engine": PoolEngine(task), "reference": ReferenceEngine(task)}
     states = {name: first_state(method, task, data) for name in engines}
     bare = bare_rounds(data)
     times: dict[str, list[float]] = {"engine": [], "reference": [], "bare": []}

@@ -33,7 +33,7 @@ HEADERS = {
 }
 
 
-class Shelf:
+class Reports:
     """The runs and comparisons of a directory, by name, and the reports made of them so far."""
 
     def __init__(self, root: Path, reports: Path) -> None:
@@ -92,7 +92,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, root: Path, port: int) -> None:
         self.scratch = tempfile.TemporaryDirectory(prefix="fedcohort-")
-        self.shelf = Shelf(root, Path(self.scratch.name))
+        self.reports = Reports(root, Path(self.scratch.name))
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
@@ -143,17 +143,17 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _answer(self, page: str, name: str) -> None:
-        shelf = self.server.shelf
+        reports = self.server.reports
         if page == "" and not name:
-            self._send(HTTPStatus.OK, index_page(shelf.root, shelf.look()))
+            self._send(HTTPStatus.OK, index_page(reports.root, reports.look()))
             return
         if page == "favicon.ico":  # browsers ask by themselves; there is none
             self._send(HTTPStatus.NO_CONTENT, "")
             return
         if page == "version" and not name:
-            self._send(HTTPStatus.OK, json.dumps(version_of(shelf.look().values())), "application/json")
+            self._send(HTTPStatus.OK, json.dumps(version_of(reports.look().values())), "application/json")
             return
-        runs = shelf.find(name) if page in ("report", "version") else []
+        runs = reports.find(name) if page in ("report", "version") else []
         if not runs:
             self._send(HTTPStatus.NOT_FOUND, message_page("Not found", "There is no such run here."))
             return
@@ -162,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, json.dumps(version), "application/json")
             return
         try:
-            report = shelf.report(name, runs, version)
+            report = reports.report(name, runs, version)
             self._send(HTTPStatus.OK, report + follow(name, version, PAUSE).encode())
         except (ConnectionError, TimeoutError):  # of the browser
             raise

@@ -1,9 +1,9 @@
 """What clients remember, when all of it would not fit in memory: one file for each, read when it trains.
 
 SCAFFOLD and FedDyn keep a vector as long as the model at every client; ten thousand clients of a million
-parameters make 40 GB. A shelf stands in a State where a dict of client memories stands otherwise, and is a
-value like it: ``updated`` gives another shelf that shares whatever did not change. A file that was replaced
-by a newer one is removed as soon as no shelf refers to it; the rest, for checkpoints, outlive the process.
+parameters make 40 GB. A store stands in a State where a dict of client memories stands otherwise, and is a
+value like it: ``updated`` gives another store that shares whatever did not change. A file that was replaced
+by a newer one is removed as soon as no store refers to it; the rest, for checkpoints, outlive the process.
 """
 
 import os
@@ -63,7 +63,7 @@ class Memories(Mapping[int, Memory], ABC):
         """Makes sure that all are on the disk; a checkpoint that refers to them may follow."""
 
 
-class Shelf(Memories):
+class ClientStore(Memories):
     """Client memories in a folder; without one, in a folder that goes with the process."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -72,7 +72,7 @@ class Shelf(Memories):
         self._entries: dict[int, Entry] = {}
 
     @classmethod
-    def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "Shelf":
+    def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "ClientStore":
         """The shelf of a checkpoint."""
         shelf = cls(folder)
         for client, version in versions.items():
@@ -104,8 +104,8 @@ class Shelf(Memories):
     def versions(self) -> dict[int, int]:
         return {client: entry.version for client, entry in self._entries.items()}
 
-    def updated(self, mine: Mapping[int, Memory], version: int) -> "Shelf":
-        other = Shelf.__new__(Shelf)
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "ClientStore":
+        other = ClientStore.__new__(ClientStore)
         other._temporary, other.folder = self._temporary, self.folder
         other._entries = dict(self._entries)
         for client, memory in mine.items():
@@ -144,7 +144,7 @@ class Shelf(Memories):
 def empty(client: Memory, clients: int, folder: Path | None) -> Clients:
     """Where memories like ``client`` of this many clients are kept."""
     size = sum(value.numel() * value.element_size() for value in client.values())
-    return Shelf(folder) if size * clients > IN_MEMORY else {}
+    return ClientStore(folder) if size * clients > IN_MEMORY else {}
 
 
 def updated(clients: Clients, mine: Mapping[int, Memory], version: int) -> Clients:

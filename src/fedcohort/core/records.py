@@ -153,7 +153,7 @@ class Trained(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """How one linear layer on top of all groups' frozen encoders is trained: see merge.py."""
+    """How one linear layer on top of all groups' frozen encoders is trained: see core/round/merge.py."""
 
     steps: int  # mini-batches of each client a round
     joined: bool = False  # start as the sum of the groups' logits; False: from random weights

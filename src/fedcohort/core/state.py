@@ -26,10 +26,12 @@ class State:
     round: int  # rounds completed
     groups: tuple[Group, ...]
     grouping: Memory  # "group": which of the groups serves each client
-    clients: Clients = field(default_factory=dict)  # only clients that have trained; a Shelf if it is much
+    clients: Clients = field(
+        default_factory=dict
+    )  # only clients that have trained; a ClientStore if it is much
     bytes_up: int = 0
     bytes_down: int = 0
-    encoders: tuple[Weights, ...] = ()  # frozen, once models are merged: see merge.py
+    encoders: tuple[Weights, ...] = ()  # frozen, once models are merged: see core/round/merge.py
 
 
 def pack(state: State) -> dict[str, Tensor]:

@@ -54,7 +54,7 @@ class Layer:
         return vector[self.bias_start : self.end]
 
 
-class Stack:
+class Chain:
     """A network that is a chain of such layers."""
 
     def __init__(self, layers: list[Layer]) -> None:
@@ -63,7 +63,7 @@ class Stack:
         self.is_linear = not any(kind.convolves for kind in self.kinds)
 
     @classmethod
-    def of(cls, model: Flat) -> "Stack | None":
+    def of(cls, model: Flat) -> "Chain | None":
         """The stack that ``model`` is, or None."""
         if type(model.module) is not nn.Sequential or any(map(_is_hooked, model.module.modules())):
             return None

@@ -19,7 +19,7 @@ from fedcohort.core.deltas import Block, Factor
 from fedcohort.core.profile import Local
 from fedcohort.core.records import LogitMap
 from fedcohort.core.round.local_training import Job
-from fedcohort.engines.chain import Kind, Stack, softmax_error
+from fedcohort.engines.chain import Chain, Kind, softmax_error
 from fedcohort.engines.torchscript import unlocked
 
 
@@ -86,7 +86,7 @@ class Lockstep(NamedTuple):
         return torch.cat([own[:, None].expand_as(step.rows).flatten() for own, step in pairs])
 
 
-def train_block(stack: Stack, lockstep: Lockstep, params: Tensor) -> tuple[Block, list[Tensor]]:
+def train_block(stack: Chain, lockstep: Lockstep, params: Tensor) -> tuple[Block, list[Tensor]]:
     """All steps of clients that start from ``params``: their movements, and the loss of each step."""
     x, y, steps, after, maps, taken = lockstep
     weights, biases = stack.views(params)

@@ -29,11 +29,11 @@ from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Job, by_autograd
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split
-from fedcohort.engines.chain import Stack
+from fedcohort.engines.chain import Chain
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.lowrank import Lockstep, train_block
 from fedcohort.engines.malloc import keep_freed_memory
-from fedcohort.engines.reference import LoopEngine, predict
+from fedcohort.engines.reference import ReferenceEngine, predict
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.cpu import usable_cores
 
@@ -45,7 +45,7 @@ EVALUATE = 1024  # examples evaluated at a time
 BLOCK = 32  # clients trained together
 
 
-class PoolEngine(LoopEngine):
+class PoolEngine(ReferenceEngine):
     """Trains and evaluates on all cores of this machine."""
 
     def __init__(self, task: Task, workers: int | None = None) -> None:
@@ -54,7 +54,7 @@ class PoolEngine(LoopEngine):
         keep_freed_memory()
         # Some layers draw from a generator that all threads share: such models stay with one worker.
         self.workers = 1 if task.model.draws_globally else workers or CORES
-        self.stack = Stack.of(task.model)
+        self.chain = Chain.of(task.model)
         self.own = threading.local()
         self.pool = _threads(self.workers) if self.workers > 1 else None
 
@@ -82,12 +82,12 @@ class PoolEngine(LoopEngine):
 
     def _divide(self, objective: Objective, orders: Sequence[Order]) -> tuple[list[list[Order]], list[Order]]:
         """Blocks of small clients that start from the same model, and those better trained one by one."""
-        if self.stack is None or not self.stack.is_linear or not self._is_linear(objective, orders):
+        if self.chain is None or not self.chain.is_linear or not self._is_linear(objective, orders):
             return [], list(orders)
         alike: dict[int, list[Order]] = {}
         alone = []
         for order in orders:
-            if is_small(self.stack, self.size(order), self._steps(order), order.budget.batch):
+            if is_small(self.chain, self.size(order), self._steps(order), order.budget.batch):
                 alike.setdefault(id(order.down), []).append(order)
             else:
                 alone.append(order)
@@ -120,13 +120,13 @@ class PoolEngine(LoopEngine):
         return [self._train_job(order, self.job(objective, order, number))]
 
     def _train_job(self, order: Order, job: Job) -> Answer:
-        by_hand = self.stack is not None and job.objective.affine and self.task.augment is None
-        descend = self.stack.descend if by_hand and self.stack is not None else self._by_module
+        by_hand = self.chain is not None and job.objective.affine and self.task.augment is None
+        descend = self.chain.descend if by_hand and self.chain is not None else self._by_module
         return self.train_one(order, job._replace(model=self._model()), descend)
 
     def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
-        assert self.stack is not None  # noqa: S101  # blocks are made with it
-        block, traces = train_block(self.stack, lockstep, orders[0].down["params"])
+        assert self.chain is not None  # noqa: S101  # blocks are made with it
+        block, traces = train_block(self.chain, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
         answers = []
         for order, row, trace, job in zip(orders, block.rows(), traces, jobs, strict=True):
@@ -218,7 +218,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, "fedcohort", initializer=torch.set_num_threads, initargs=(1,))
 
 
-def is_small(stack: Stack, size: int, steps: int, batch: int) -> bool:
+def is_small(stack: Chain, size: int, steps: int, batch: int) -> bool:
     """Whether the common passes save more than a client's products with its own earlier samples cost.
 
     Alone, a client costs its multiplications, a fixed time per step, and several passes over the parameters

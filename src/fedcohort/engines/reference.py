@@ -22,7 +22,7 @@ from fedcohort.util.keyed import generator
 CHUNK = 4096  # examples evaluated at a time
 
 
-class LoopEngine:
+class ReferenceEngine:
     """Trains and evaluates in this process."""
 
     messages = 0
@@ -32,9 +32,9 @@ class LoopEngine:
         self.task = task
         self.counts, self.sizes = task.federation.counts, task.federation.train.sizes
         self.keeps = task.local.keeps_statistics(task.model)  # nobody sends statistics
-        self._merged: tuple[Sequence[Weights], LoopEngine] | None = None
+        self._merged: tuple[Sequence[Weights], ReferenceEngine] | None = None
 
-    def merged(self, encoders: Sequence[Weights], plan: Merge) -> "LoopEngine":
+    def merged(self, encoders: Sequence[Weights], plan: Merge) -> "ReferenceEngine":
         if self._merged is None or self._merged[0] is not encoders:  # encoding all examples takes a while
             self._merged = encoders, type(self)(merged_task(self.task, encoders, plan))
         return self._merged[1]

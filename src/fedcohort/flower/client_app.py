@@ -22,9 +22,9 @@ from flwr.clientapp import ClientApp
 
 from fedcohort.flower import messages
 from fedcohort.flower.client_data import OwnData
-from fedcohort.flower.client_store import Keep
-from fedcohort.flower.handler import Worker
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.client_store import ClientStore
+from fedcohort.flower.handler import Handler
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.policy import Policy, Refusal, refuse, whole
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
@@ -42,22 +42,22 @@ def answer(message: Message, context: Context) -> Message:
     """Whatever goes wrong here, the server is told a code: the words of an error may quote data."""
     kind = message.metadata.message_type
     try:
-        letter = messages.read(message.content)
-        reply = worker_for(context, letter).answer(kind, letter)
+        payload = messages.read(message.content)
+        reply = worker_for(context, payload).answer(kind, payload)
     except Refusal as refusal:
         if refusal.why:
             log.warning("this client refuses %s", refusal.why)
-        reply = Letter({"code": refusal.code}, {})
+        reply = Payload({"code": refusal.code}, {})
     except UserError as error:
         log.error("cannot answer %s: %s", kind, error)
-        reply = Letter({"code": messages.FAILED}, {})
+        reply = Payload({"code": messages.FAILED}, {})
     except Exception:
         log.exception("cannot answer %s", kind)
-        reply = Letter({"code": messages.FAILED}, {})
+        reply = Payload({"code": messages.FAILED}, {})
     return Message(messages.write(reply), reply_to=message)
 
 
-def worker_for(context: Context, letter: Letter) -> Worker:
+def worker_for(context: Context, payload: Payload) -> Handler:
     """The worker for this client and run; kept where a process answers more than one message.
 
     What the client has and allows comes from its own settings. Of the run's it takes only ``load``, and only
@@ -65,7 +65,7 @@ def worker_for(context: Context, letter: Letter) -> Worker:
     """
     node = {key: value for key, value in context.node_config.items() if value != ""}
     mine = {key: node[key] for key in OWN if key in node}
-    policy, facts, load = Policy.of(node), letter.facts, ""
+    policy, facts, load = Policy.of(node), payload.facts, ""
     if not {"data", "load"} & mine.keys() and context.run_config.get("load"):
         mine["load"] = load = str(context.run_config["load"])
     policy.check_code(facts["run"], load)
@@ -80,7 +80,7 @@ def worker_for(context: Context, letter: Letter) -> Worker:
 @lru_cache(maxsize=32)
 def _worker(
     mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...], scale: str
-) -> Worker:
+) -> Handler:
     settings, table = json.loads(mine), json.loads(run)
     if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
         table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
@@ -91,10 +91,10 @@ def _worker(
     task = own.task(experiment, seed, number, classes)
     if method.everything:
         task = replace(task, federation=task.federation.without_validation())
-    keep = Keep(_home(settings), token, own.federation.clients[own.place])
+    keep = ClientStore(_home(settings), token, own.federation.clients[own.place])
     if not keep.agree(table):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
-    return Worker(method, task, number, keep, policy, experiment.data)
+    return Handler(method, task, number, keep, policy, experiment.data)
 
 
 def _home(settings: dict[str, Any]) -> Path:

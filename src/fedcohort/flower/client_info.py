@@ -13,8 +13,8 @@ from fedcohort.core.records import Memory
 from fedcohort.data.scaling import Moments
 from fedcohort.flower import messages
 from fedcohort.flower.event_log import note
-from fedcohort.flower.messages import Letter, NonsenseError
-from fedcohort.flower.transport import Admitted, Post, Silence, understood
+from fedcohort.flower.messages import NonsenseError, Payload
+from fedcohort.flower.transport import Admitted, Silence, Transport, understood
 from fedcohort.util.names import safe_name
 
 # The largest that a client may say of its data.
@@ -25,7 +25,7 @@ LARGEST = 1e30  # of a mean, and of the root of a spread
 TOLERANCE = 1e-6  # relative, of sums of counts
 
 
-class Card(NamedTuple):
+class ClientInfo(NamedTuple):
     """What one client said of itself."""
 
     node: int
@@ -41,10 +41,10 @@ class Card(NamedTuple):
     key: str = ""  # a digest of the key that it was admitted with, if it was
 
     @classmethod
-    def of(cls, node: int, letter: Letter, admitted: Admitted | None = None) -> "Card":
+    def of(cls, node: int, payload: Payload, admitted: Admitted | None = None) -> "ClientInfo":
         """NonsenseError for what no honest client would say. The name of one that was ``admitted`` is not its
         own to choose."""
-        facts, tensors = letter.facts, letter.tensors
+        facts, tensors = payload.facts, payload.tensors
         sizes, shape = _whole(facts.get("sizes"), SAMPLES), _whole(facts.get("shape"), SIDE)
         (vocabulary,) = _whole([facts.get("vocabulary")], SIDE)
         name = admitted.name if admitted else _name(facts.get("name"))
@@ -131,34 +131,36 @@ def _check_labels(counts: Tensor, classes: int, size: int) -> None:
         raise NonsenseError(f"its label counts do not add up to its {size} training samples")
 
 
-def ask_cards(post: Post, letter: Letter, nodes: set[int]) -> list[Card]:
+def ask_infos(transport: Transport, payload: Payload, nodes: set[int]) -> list[ClientInfo]:
     """What nodes say of themselves; those that say nothing sensible do not take part."""
-    cards = []
-    for node, answer in post.ask(messages.PROFILE, dict.fromkeys(sorted(nodes), letter)).items():
-        card = read_card(post.who(node), node, answer, post.admitted.get(node))
-        if isinstance(card, Silence):
-            note(_who(post, node, answer), f"does not take part: {card.why.removeprefix('is refused: ')}")
+    infos = []
+    for node, answer in transport.ask(messages.PROFILE, dict.fromkeys(sorted(nodes), payload)).items():
+        info = read_info(transport.who(node), node, answer, transport.admitted.get(node))
+        if isinstance(info, Silence):
+            note(
+                _who(transport, node, answer), f"does not take part: {info.why.removeprefix('is refused: ')}"
+            )
         else:
-            cards.append(card)
-    return cards
+            infos.append(info)
+    return infos
 
 
-def read_card(
-    who: str, node: int, answer: Letter | Silence, admitted: Admitted | None = None
-) -> Card | Silence:
-    return understood(who, answer, lambda letter: Card.of(node, letter, admitted))
+def read_info(
+    who: str, node: int, answer: Payload | Silence, admitted: Admitted | None = None
+) -> ClientInfo | Silence:
+    return understood(who, answer, lambda payload: ClientInfo.of(node, payload, admitted))
 
 
-def _who(post: Post, node: int, answer: Letter | Silence) -> str:
+def _who(transport: Transport, node: int, answer: Payload | Silence) -> str:
     """Its name: the one it was admitted under, or else the one that it gives itself."""
     name = None if isinstance(answer, Silence) else answer.facts.get("name")
-    own = safe_name(name) if isinstance(name, str) and node not in post.admitted else ""
-    return f"{own} (node {node})" if own else post.who(node)
+    own = safe_name(name) if isinstance(name, str) and node not in transport.admitted else ""
+    return f"{own} (node {node})" if own else transport.who(node)
 
 
-def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:
+def all_classes(infos: Sequence[ClientInfo]) -> tuple[str, ...]:
     """Everybody's classes: in their order where all name the same, else sorted."""
-    named = {card.classes for card in cards}
+    named = {info.classes for info in infos}
     if len(named) == 1:
         return named.pop()
     every = {name for classes in named for name in classes}
@@ -166,9 +168,9 @@ def all_classes(cards: Sequence[Card]) -> tuple[str, ...]:
     return tuple(sorted(every, key=int if whole else str))  # as one table of all of them would have them
 
 
-def named_apart(cards: Sequence[Card]) -> list[Card]:
+def named_apart(infos: Sequence[ClientInfo]) -> list[ClientInfo]:
     """Clients of the same name get their node's number behind it, until no two are called the same."""
-    named = Counter(card.name for card in cards)
+    named = Counter(info.name for info in infos)
     if max(named.values(), default=1) == 1:
-        return list(cards)
-    return named_apart([c._replace(name=c.names[1]) if named[c.name] > 1 else c for c in cards])
+        return list(infos)
+    return named_apart([c._replace(name=c.names[1]) if named[c.name] > 1 else c for c in infos])

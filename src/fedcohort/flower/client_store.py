@@ -22,7 +22,7 @@ NEVER = -1  # the version of a memory that was never written
 AGREED = ("method", "seeds", "data", "split", "model", "privacy", "imports")  # settings that a run keeps
 
 
-class Keep:
+class ClientStore:
     """One client's folder for one run."""
 
     def __init__(self, home: Path, token: str, client: str) -> None:

@@ -18,9 +18,9 @@ from fedcohort.core.trust import Trust
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER
 from fedcohort.flower.event_log import note
-from fedcohort.flower.messages import Letter, write_models
+from fedcohort.flower.messages import Payload, write_models
 from fedcohort.flower.nodes import Nodes
-from fedcohort.flower.remote_store import Away, Kept
+from fedcohort.flower.remote_store import Kept, RemoteStore
 from fedcohort.flower.transport import Silence, enclosed, understood
 from fedcohort.flower.validation import (
     Expected,
@@ -46,7 +46,7 @@ class Early(NamedTuple):
     """What a client made of an order that it got with an evaluation."""
 
     facts: dict[str, Any]  # of the order: it counts if the round gives the same one
-    reply: Letter | Silence
+    reply: Payload | Silence
 
 
 class FlowerEngine:
@@ -69,11 +69,11 @@ class FlowerEngine:
 
     @property
     def messages(self) -> int:
-        return self.nodes.post.sent
+        return self.nodes.transport.sent
 
-    def memories(self, versions: Mapping[int, int]) -> Away:
+    def memories(self, versions: Mapping[int, int]) -> RemoteStore:
         """What a State holds of clients' memories."""
-        return Away(versions, self._fetch)
+        return RemoteStore(versions, self._fetch)
 
     def merged(self, encoders: Sequence[Weights], plan: Merge) -> "FlowerEngine":
         if self._merged is None or self._merged[0] is not encoders:
@@ -89,9 +89,9 @@ class FlowerEngine:
         written = {order.client: self._order(order, number) for order in orders}
         early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
         self._early = {}
-        letters = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
+        payloads = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
         read = self._read_answer
-        told = self._ask(messages.TRAIN, letters, read, number)
+        told = self._ask(messages.TRAIN, payloads, read, number)
         told |= self._heard({c: reply for c, reply in early.items() if not isinstance(reply, Silence)}, read)
         self.silent |= {c: reply for c, reply in early.items() if isinstance(reply, Silence)}  # noted then
         told = self._credible(told)
@@ -110,20 +110,20 @@ class FlowerEngine:
         return answers
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
-        letters = {answer.client: self._letter(answer.client, {"number": number}) for answer in answers}
+        payloads = {answer.client: self._letter(answer.client, {"number": number}) for answer in answers}
         known = {answer.client: answer for answer in answers}
 
-        def read(client: int, letter: Letter) -> Answer:
-            return self._expected[client].complete(known[client], letter)
+        def read(client: int, payload: Payload) -> Answer:
+            return self._expected[client].complete(known[client], payload)
 
-        told = self._credible(self._ask(messages.UPDATE, letters, read, number))
+        told = self._credible(self._ask(messages.UPDATE, payloads, read, number))
         refused = [c for c, silence in self.silent.items() if silence.code == messages.UNREADABLE]
         told |= {client: self._expected[client].nothing(self.silent[client].why) for client in refused}
         self._count_empty(list(told.values()))
         return [told[client] for client in known if client in told]
 
-    def _read_answer(self, client: int, letter: Letter) -> Answer:
-        return self._expected[client].read(letter)
+    def _read_answer(self, client: int, payload: Payload) -> Answer:
+        return self._expected[client].read(payload)
 
     def _credible(self, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """The answers of those whose updates are not far larger than most."""
@@ -147,9 +147,9 @@ class FlowerEngine:
         facts = {"samples": samples, "number": number}
         clients = trial.clients.tolist()
         unknown = [client for client in clients if client not in known]
-        letters = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
+        payloads = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
         known |= self._ask(
-            messages.LOSS, letters, lambda _, letter: told_loss(letter, "loss", self.trust), number
+            messages.LOSS, payloads, lambda _, payload: told_loss(payload, "loss", self.trust), number
         )
         return torch.tensor([known.get(client, float("nan")) for client in clients])
 
@@ -158,9 +158,9 @@ class FlowerEngine:
         models = len(trial.models)
         pattern = answer(torch.zeros(models, 1))
 
-        def read(client: int, letter: Letter) -> Tensor:
+        def read(client: int, payload: Payload) -> Tensor:
             size = int(self.task.federation.train.sizes[client])
-            return told_answer(letter, pattern, size if pattern.dim() else models - 1, self.trust)
+            return told_answer(payload, pattern, size if pattern.dim() else models - 1, self.trust)
 
         told = self._ask(messages.SURVEY, self._trials(trial), read)
         there = torch.tensor(sorted(told), dtype=torch.long)
@@ -169,7 +169,9 @@ class FlowerEngine:
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
         models = len(trial.models)
-        told = self._ask(messages.CROSS, self._trials(trial), lambda _, letter: told_accuracy(letter, models))
+        told = self._ask(
+            messages.CROSS, self._trials(trial), lambda _, payload: told_accuracy(payload, models)
+        )
         table = torch.full((models, len(trial.clients)), torch.nan)
         for column, client in enumerate(trial.clients.tolist()):
             if client in told:
@@ -181,7 +183,7 @@ class FlowerEngine:
     ) -> Scores:
         """The same message asks for the loss on training data if the method will poll for it, and brings the
         order of the next round if that is known."""
-        letters: dict[int, Letter] = {}
+        payloads: dict[int, Payload] = {}
         params: dict[int, Tensor] = {}
         poll = "losses" in self.method.uses
         orders = {} if ahead is None else {o.client: self._order(o, ahead.number) for o in ahead.orders}
@@ -192,27 +194,27 @@ class FlowerEngine:
             for client in members.tolist():
                 if own is None:
                     params[client] = model["params"]
-                order = orders.get(client, Letter({}, {}))
+                order = orders.get(client, Payload({}, {}))
                 known = own is not None or _is_sent(model, order)
                 facts = {"version": own, "poll": poll, "order": order.facts or None}
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {"model/0": model, **order.tensors}
-                letters[client] = self._letter(client, facts, sent)
+                payloads[client] = self._letter(client, facts, sent)
         federation = self.task.federation
 
-        def score(client: int, letter: Letter) -> Score:
-            return told_score(letter, int(federation.test.sizes[client]), federation.num_classes, self.trust)
+        def score(client: int, payload: Payload) -> Score:
+            return told_score(payload, int(federation.test.sizes[client]), federation.num_classes, self.trust)
 
-        replies = self._ask(messages.SCORE, letters, lambda _, letter: letter)
+        replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
-        losses = self._heard(polled, lambda _, letter: told_loss(letter, "train_loss", self.trust))
+        losses = self._heard(polled, lambda _, payload: told_loss(payload, "train_loss", self.trust))
         self._polled = {client: (params[client], loss) for client, loss in losses.items()}
         enclosed_in = {c: enclosed(replies[c], "trained") for c in orders if c in replies}
-        trained = self._heard(enclosed_in, lambda _, letter: letter)
+        trained = self._heard(enclosed_in, lambda _, payload: payload)
         self._early = {
             c: Early(order.facts, trained[c] if c in trained else self.silent[c])
             for c, order in orders.items()
-            if c in letters
+            if c in payloads
         }
         return all_scores(self._heard(replies, score), federation)
 
@@ -225,7 +227,7 @@ class FlowerEngine:
         fixed = shapes, federation.num_classes, at_once, objective, blank, self.trust
         return {o.client: Expected(o, int(federation.train.sizes[o.client]), *fixed) for o in orders}
 
-    def _order(self, order: Order, number: int) -> Letter:
+    def _order(self, order: Order, number: int) -> Payload:
         """What is particular to it."""
         facts = {
             "number": number,
@@ -235,7 +237,7 @@ class FlowerEngine:
             "judged": order.judged,
         }
         quota = {} if order.quota is None else {"quota": {"quota": order.quota.long()}}
-        return Letter(facts, {"down": {} if self.method.silent else order.down, **quota})
+        return Payload(facts, {"down": {} if self.method.silent else order.down, **quota})
 
     def _version(self, client: int, mine: Memory) -> int:
         """Of the memory that a client is to use."""
@@ -245,7 +247,7 @@ class FlowerEngine:
         """Whose statistics a client uses with models it is sent: theirs, or those of this memory."""
         return {"statistics": None if kept is None else self._version(client, kept(client))}
 
-    def _trials(self, trial: Trial, facts: Mapping[str, Any] | None = None) -> dict[int, Letter]:
+    def _trials(self, trial: Trial, facts: Mapping[str, Any] | None = None) -> dict[int, Payload]:
         """Models to try, without statistics where clients have their own."""
         models, clients, kept = trial
         bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]
@@ -254,25 +256,25 @@ class FlowerEngine:
 
     def _letter(
         self, client: int, facts: Mapping[str, Any], tensors: Mapping[str, Memory] | None = None
-    ) -> Letter:
+    ) -> Payload:
         sent = dict(tensors or {})
         if client not in self.has_encoders:
             sent |= self.encoders
-        return Letter({**self.run, "client": client, **facts}, sent)
+        return Payload({**self.run, "client": client, **facts}, sent)
 
     def _ask(
         self,
         kind: str,
-        letters: Mapping[int, Letter],
-        read: Callable[[int, Letter], T],
+        payloads: Mapping[int, Payload],
+        read: Callable[[int, Payload], T],
         number: int | None = None,
     ) -> dict[int, T]:
         """What ``read`` makes of the answers of those who gave a proper one."""
         self.silent = {}
-        return self._heard(self.nodes.ask(kind, letters, "" if number is None else str(number)), read)
+        return self._heard(self.nodes.ask(kind, payloads, "" if number is None else str(number)), read)
 
     def _heard(
-        self, said: Mapping[int, Letter] | Mapping[int, Letter | Silence], read: Callable[[int, Letter], T]
+        self, said: Mapping[int, Payload] | Mapping[int, Payload | Silence], read: Callable[[int, Payload], T]
     ) -> dict[int, T]:
         """The same of what was said; who was silent or is refused is noted."""
         heard: dict[int, T] = {}
@@ -292,9 +294,9 @@ class FlowerEngine:
 
     def _fetch(self, versions: dict[int, int]) -> dict[int, Memory]:
         """Clients' memories; of one that does not answer, that of a client that never trained."""
-        letters = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
+        payloads = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
-        told = self._ask(messages.MEMORY, letters, lambda _, letter: told_memory(letter, blank))
+        told = self._ask(messages.MEMORY, payloads, lambda _, payload: told_memory(payload, blank))
         odd = outsized(told, self.trust)
         self._refuse(odd)
         return {c: told[c] if c in told and c not in odd else blank for c in versions}
@@ -309,14 +311,14 @@ class FlowerEngine:
         if self.empty >= EMPTY:
             raise UserError(
                 f"no client answered in {EMPTY} rounds in a row: check that clients are connected and that "
-                f"round-timeout ({self.nodes.post.timeout:.0f} s) is long enough, then resume the run"
+                f"round-timeout ({self.nodes.transport.timeout:.0f} s) is long enough, then resume the run"
             )
 
     def _note(self, client: int, what: str) -> None:
         note(self.task.federation.clients[client], what)
 
 
-def _is_sent(model: Memory, order: Letter) -> bool:
+def _is_sent(model: Memory, order: Payload) -> bool:
     """Whether an order brings this model anyway."""
     down = order.tensors.get("down", {})
     return bool(down) and all(torch.equal(down[key], model[key]) for key in ("params", "buffers"))

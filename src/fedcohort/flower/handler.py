@@ -19,11 +19,11 @@ from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Memory, Recall, Round
 from fedcohort.core.roles import PROBES, Part
 from fedcohort.core.task import Task
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
-from fedcohort.flower.client_store import NEVER, Keep
+from fedcohort.flower.client_store import NEVER, ClientStore
 from fedcohort.flower.ledger import OverspentError
-from fedcohort.flower.messages import Letter, read_models
+from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
 from fedcohort.runs.client_messages import asked
@@ -35,20 +35,26 @@ NOT_TOLD = "they are not told (--privacy exact would tell them)"
 LATEST = 2**31  # a round after all others
 
 
-class Worker:
+class Handler:
     """One client in one run. In its task, all clients but this one have no data."""
 
     def __init__(
-        self, method: Method, task: Task, client: int, keep: Keep, policy: Policy, reading: Mapping[str, Any]
+        self,
+        method: Method,
+        task: Task,
+        client: int,
+        keep: ClientStore,
+        policy: Policy,
+        reading: Mapping[str, Any],
     ) -> None:
         """``reading`` are the run's options for reading the client's data, which the server chose."""
         self.method, self.task, self.client, self.keep, self.policy = method, task, client, keep, policy
         self.reading = reading
-        self.engine = LoopEngine(task) if policy.exact else CarefulEngine(task)
+        self.engine = ReferenceEngine(task) if policy.exact else CarefulEngine(task)
         self.alone = torch.tensor([client])
         self.level = policy.level(method.privacy(task.privacy).counts)
 
-    def answer(self, kind: str, letter: Letter) -> Letter:
+    def answer(self, kind: str, payload: Payload) -> Payload:
         """Refusal where there is no answer."""
         hooks = {
             messages.PROFILE: self.profile,
@@ -62,9 +68,9 @@ class Worker:
         }
         if messages.KINDS[kind] not in asked(self.method):
             raise refuse(f"a question for its {messages.KINDS[kind]}: {self.method} asks for none")
-        return hooks[kind](letter)
+        return hooks[kind](payload)
 
-    def profile(self, letter: Letter) -> Letter:
+    def profile(self, payload: Payload) -> Payload:
         """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
         federation = self.task.federation
         splits = federation.train, federation.validation, federation.test
@@ -85,7 +91,7 @@ class Worker:
             tensors["summaries"] = {part.name: self._summary(part) for part in parts}
         if federation.moments is not None and self.reading.get("scale", "federated") == "federated":
             tensors["moments"] = self._moments(*federation.moments)
-        return Letter(facts, tensors)
+        return Payload(facts, tensors)
 
     def _moments(self, count: Tensor, mean: Tensor, spread: Tensor) -> Memory:
         """Of each column of the training data, for one scale of all clients. Nothing unless exact tables may
@@ -137,34 +143,36 @@ class Worker:
         except OverspentError as error:
             raise refuse(str(error)) from None
 
-    def loss(self, letter: Letter) -> Letter:
-        engine, number = self.present(letter), whole(letter.facts, "number", 0, LATEST)
+    def loss(self, payload: Payload) -> Payload:
+        engine, number = self.present(payload), whole(payload.facts, "number", 0, LATEST)
         now = Round(number, _profile(engine.task), 0, self.alone, 1)
         samples = self.method.selector.poll_samples(now)
-        if letter.facts.get("samples") != samples:
+        if payload.facts.get("samples") != samples:
             raise refuse(
                 f"the loss on other than {samples or 'all'} samples: {self.method} measures it there"
             )
-        return Letter({"loss": self._loss(engine, self._trial(engine, letter, 1), samples, number)}, {})
+        return Payload({"loss": self._loss(engine, self._trial(engine, payload, 1), samples, number)}, {})
 
-    def _loss(self, engine: LoopEngine, trial: Trial, samples: int | None = None, number: int = 0) -> float:
+    def _loss(
+        self, engine: ReferenceEngine, trial: Trial, samples: int | None = None, number: int = 0
+    ) -> float:
         """On training data: all of them, or as many as the method draws."""
         size = int(engine.sizes[self.client])
         used = size if samples is None else min(size, samples)
         self.policy.check_samples(used, "a loss")
         return self.policy.loss(float(engine.losses(trial, samples, number)), used)
 
-    def survey(self, letter: Letter) -> Letter:
-        engine = self.present(letter)
+    def survey(self, payload: Payload) -> Payload:
+        engine = self.present(payload)
         size = int(engine.sizes[self.client])
         self.policy.check_samples(size, "an answer about models")
-        _, answers = engine.survey(self._trial(engine, letter), self.method.grouping.answer)
-        return Letter({}, {"answer": {"answer": self.policy.answer(answers[0], size)}})
+        _, answers = engine.survey(self._trial(engine, payload), self.method.grouping.answer)
+        return Payload({}, {"answer": {"answer": self.policy.answer(answers[0], size)}})
 
-    def train(self, letter: Letter) -> Letter:
-        facts, engine = letter.facts, self.present(letter)
+    def train(self, payload: Payload) -> Payload:
+        facts, engine = payload.facts, self.present(payload)
         number, version = whole(facts, "number", 0, LATEST), whole(facts, "version", NEVER, LATEST)
-        order = self._order(letter, self._mine(engine, version))
+        order = self._order(payload, self._mine(engine, version))
         self._check_order(engine, order)
         trained = engine.train(self.method.objective, [order], number)
         if not trained:
@@ -178,18 +186,18 @@ class Worker:
         told = {"steps": answer.steps, "reach": answer.reach, "size": answer.size}
         tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
         if self.method.silent:  # it trains for itself alone
-            return Letter(told, tensors)
+            return Payload(told, tensors)
         if facts["judged"]:
             self.keep.hold(update, number)
-            return Letter(told, tensors)
-        return Letter(told, {**tensors, "update": update})
+            return Payload(told, tensors)
+        return Payload(told, {**tensors, "update": update})
 
-    def _order(self, letter: Letter, mine: Memory) -> Order:
-        quota = letter.tensors.get("quota", {}).get("quota")
-        budget, probes = build(Local, letter.facts["budget"], "budget"), frozenset(letter.facts["probes"])
-        return Order(self.client, letter.tensors["down"], mine, budget, probes, quota)
+    def _order(self, payload: Payload, mine: Memory) -> Order:
+        quota = payload.tensors.get("quota", {}).get("quota")
+        budget, probes = build(Local, payload.facts["budget"], "budget"), frozenset(payload.facts["probes"])
+        return Order(self.client, payload.tensors["down"], mine, budget, probes, quota)
 
-    def _check_order(self, engine: LoopEngine, order: Order) -> None:
+    def _check_order(self, engine: ReferenceEngine, order: Order) -> None:
         """Refuses what the method that this client agreed to would not order."""
         if order.quota is not None and not (self.policy.exact and self.method.selector.has_own("allow")):
             raise refuse("to train on so many samples of each class: it would tell how many there are")
@@ -209,54 +217,54 @@ class Worker:
             told["loss_before"] = torch.tensor(self.policy.loss(float(told["loss_before"]), answer.size))
         return told
 
-    def update(self, letter: Letter) -> Letter:
-        update = self.keep.held(whole(letter.facts, "number", 0, LATEST))
+    def update(self, payload: Payload) -> Payload:
+        update = self.keep.held(whole(payload.facts, "number", 0, LATEST))
         if update is None:
             raise Refusal(messages.NOTHING)
-        return Letter({}, {"update": update})
+        return Payload({}, {"update": update})
 
-    def cross(self, letter: Letter) -> Letter:
-        engine = self.present(letter)
+    def cross(self, payload: Payload) -> Payload:
+        engine = self.present(payload)
         held = int(engine.task.federation.validation.sizes[self.client])
         self.policy.check_samples(held, "an accuracy")
-        accuracy = engine.cross_accuracy(self._trial(engine, letter))[:, 0]
+        accuracy = engine.cross_accuracy(self._trial(engine, payload))[:, 0]
         told = [self.policy.count(float(each) * held, held) / held for each in accuracy]
-        return Letter({}, {"accuracy": {"accuracy": accuracy if self.policy.exact else torch.tensor(told)}})
+        return Payload({}, {"accuracy": {"accuracy": accuracy if self.policy.exact else torch.tensor(told)}})
 
-    def _trial(self, engine: LoopEngine, letter: Letter, most: int | None = None) -> Trial:
+    def _trial(self, engine: ReferenceEngine, payload: Payload, most: int | None = None) -> Trial:
         """The models that the letter brings, for this client to try."""
-        models = read_models(letter)
+        models = read_models(payload)
         if not models or (most is not None and len(models) > most):
             raise refuse(f"to try {len(models)} models: {self.method} sends {most or 'some'}")
-        return Trial(models, self.alone, self._kept(engine, letter))
+        return Trial(models, self.alone, self._kept(engine, payload))
 
-    def memory(self, letter: Letter) -> Letter:
+    def memory(self, payload: Payload) -> Payload:
         """What its objective remembers; statistics that are its own never leave it."""
-        engine = self.present(letter)
-        mine = self._mine(engine, whole(letter.facts, "version", NEVER, LATEST))
+        engine = self.present(payload)
+        mine = self._mine(engine, whole(payload.facts, "version", NEVER, LATEST))
         wanted = self.method.objective.init_client(_profile(engine.task))
-        return Letter({}, {"memory": {key: mine[key] for key in wanted}})
+        return Payload({}, {"memory": {key: mine[key] for key in wanted}})
 
-    def score(self, letter: Letter) -> Letter:
+    def score(self, payload: Payload) -> Payload:
         """On its test data; if the method polls, also the loss on its training data, which saves the next
         poll, and then the training of the next round."""
-        engine, facts = self.present(letter), letter.facts
-        model = self._served(engine, letter)
-        kept = self._kept(engine, letter)
+        engine, facts = self.present(payload), payload.facts
+        model = self._served(engine, payload)
+        kept = self._kept(engine, payload)
         told, tensors = self._scores(engine, model, kept)
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
             told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
         if facts["order"] is None:
-            return Letter(told, tensors)
+            return Payload(told, tensors)
         try:
-            trained = self.train(Letter({**facts, **facts["order"]}, letter.tensors))
+            trained = self.train(Payload({**facts, **facts["order"]}, payload.tensors))
         except Refusal as refusal:
-            trained = Letter({"code": refusal.code}, {})
-        return Letter({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
+            trained = Payload({"code": refusal.code}, {})
+        return Payload({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
 
     def _scores(
-        self, engine: LoopEngine, model: Memory, kept: Recall | None
+        self, engine: ReferenceEngine, model: Memory, kept: Recall | None
     ) -> tuple[dict[str, Any], dict[str, Memory]]:
         """Nothing but their number is told of few test samples."""
         scores = engine.score([(model, self.alone)], kept=kept)
@@ -272,27 +280,27 @@ class Worker:
             tensors["by_class"] = {"size": rows[0], "right": rows[1]}
         return {"size": count, "right": int(right), "loss": loss}, tensors
 
-    def _served(self, engine: LoopEngine, letter: Letter) -> Memory:
+    def _served(self, engine: ReferenceEngine, payload: Payload) -> Memory:
         """The model that serves this client: its own, one sent for this, or the one it is to train."""
-        if letter.facts["version"] is not None:
-            return self._mine(engine, whole(letter.facts, "version", NEVER, LATEST))
-        return letter.tensors.get("model/0") or letter.tensors["down"]
+        if payload.facts["version"] is not None:
+            return self._mine(engine, whole(payload.facts, "version", NEVER, LATEST))
+        return payload.tensors.get("model/0") or payload.tensors["down"]
 
-    def present(self, letter: Letter) -> LoopEngine:
+    def present(self, payload: Payload) -> ReferenceEngine:
         """The engine; once models are merged, that of the merged task."""
-        if letter.facts["merge"] is None:
+        if payload.facts["merge"] is None:
             return self.engine
         plan = self.method.grouping.merges(LATEST)
-        if plan is None or letter.facts["merge"] != plan._asdict():
+        if plan is None or payload.facts["merge"] != plan._asdict():
             raise refuse(f"to merge models: {self.method} does not, or not so")
-        if sent := read_models(letter, "encoder"):
+        if sent := read_models(payload, "encoder"):
             self.keep.store_encoders(sent)
         encoders = self.keep.encoders()
         if encoders is None:
             raise Refusal(messages.NO_ENCODERS)
         return self.engine.merged(encoders, plan)
 
-    def _mine(self, engine: LoopEngine, version: int) -> Memory:
+    def _mine(self, engine: ReferenceEngine, version: int) -> Memory:
         if version == NEVER:
             return batchnorm.blank(self.method.objective, _profile(engine.task))
         mine = self.keep.memory(version)
@@ -300,14 +308,14 @@ class Worker:
             raise Refusal(messages.FORGOT)
         return mine
 
-    def _kept(self, engine: LoopEngine, letter: Letter) -> Recall | None:
+    def _kept(self, engine: ReferenceEngine, payload: Payload) -> Recall | None:
         """Its own statistics, if it is to use models with these."""
-        if letter.facts["statistics"] is None:
+        if payload.facts["statistics"] is None:
             return None
-        mine = self._mine(engine, whole(letter.facts, "statistics", NEVER, LATEST))
+        mine = self._mine(engine, whole(payload.facts, "statistics", NEVER, LATEST))
         return lambda _: mine
 
-    def _trace(self, engine: LoopEngine, order: Order, answer: Answer) -> Tensor:
+    def _trace(self, engine: ReferenceEngine, order: Order, answer: Answer) -> Tensor:
         """The loss of every step if the method asks for it, else their mean. Nothing caps the loss of one
         sample there: unless all may be known, the loss before the first step is told instead."""
         if "trace" in self.method.uses or not answer.steps:

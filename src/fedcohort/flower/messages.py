@@ -62,7 +62,7 @@ class NonsenseError(ValueError):
     """What no honest sender writes. The words are ours: nothing that a sender made up is printed."""
 
 
-class Letter(NamedTuple):
+class Payload(NamedTuple):
     """One message in either direction."""
 
     facts: dict[str, Any]
@@ -76,11 +76,11 @@ class Letter(NamedTuple):
         )
 
 
-def write(letter: Letter, written: dict[int, ArrayRecord] | None = None) -> RecordDict:
+def write(payload: Payload, written: dict[int, ArrayRecord] | None = None) -> RecordDict:
     """As Flower sends it; ``written`` spares the second writing of a memory that many letters share."""
     written = {} if written is None else written
-    content = RecordDict({"facts": ConfigRecord({"json": json.dumps(letter.facts)})})
-    for name, memory in letter.tensors.items():
+    content = RecordDict({"facts": ConfigRecord({"json": json.dumps(payload.facts)})})
+    for name, memory in payload.tensors.items():
         if id(memory) not in written:
             arrays = {key: Array(value.detach().contiguous().numpy()) for key, value in memory.items()}
             written[id(memory)] = ArrayRecord(arrays)
@@ -88,7 +88,7 @@ def write(letter: Letter, written: dict[int, ArrayRecord] | None = None) -> Reco
     return content
 
 
-def read(content: RecordDict) -> Letter:
+def read(content: RecordDict) -> Payload:
     """The inverse; NonsenseError for anything that :func:`write` did not make."""
     if len(content) > RECORDS:
         raise NonsenseError("it holds too much")
@@ -98,7 +98,7 @@ def read(content: RecordDict) -> Letter:
         raise NonsenseError("it holds no facts")
     records = ((name, record) for name, record in content.items() if isinstance(record, ArrayRecord))
     tensors = {name: {key: _tensor(array) for key, array in record.items()} for name, record in records}
-    return Letter(_facts(text), tensors)
+    return Payload(_facts(text), tensors)
 
 
 def _facts(text: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def write_models(models: Sequence[Weights], kind: str = "model") -> dict[str, Me
     return {f"{kind}/{number}": weights._asdict() for number, weights in enumerate(models)}
 
 
-def read_models(letter: Letter, kind: str = "model") -> list[Weights]:
+def read_models(payload: Payload, kind: str = "model") -> list[Weights]:
     """The inverse."""
-    count = sum(name.startswith(f"{kind}/") for name in letter.tensors)
-    return [Weights(**letter.tensors[f"{kind}/{number}"]) for number in range(count)]
+    count = sum(name.startswith(f"{kind}/") for name in payload.tensors)
+    return [Weights(**payload.tensors[f"{kind}/{number}"]) for number in range(count)]

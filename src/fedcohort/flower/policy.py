@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.profile import STRICTNESS, Local
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.ledger import Ledger
 from fedcohort.util.names import safe_name
@@ -151,7 +151,7 @@ class Policy:
         return torch.where(few, trace.mean(), trace)
 
 
-class CarefulEngine(LoopEngine):
+class CarefulEngine(ReferenceEngine):
     """Caps the loss of every sample: else one model could be made to tell how many samples a class has."""
 
     cap = LOSS_CAP

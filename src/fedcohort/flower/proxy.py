@@ -88,7 +88,7 @@ def _read_key(text: bytes) -> dict[bytes, ec.EllipticCurvePublicKey]:
     return {}
 
 
-class Gate:
+class Proxy:
     """Passes clients' calls on to the SuperLink at ``upstream``."""
 
     def __init__(self, upstream: str, ca: Path, keys: Keys) -> None:
@@ -207,7 +207,7 @@ def main(words: Sequence[str] | None = None) -> None:
     given = parser.parse_args(words)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(given.certificate, given.key)
-    gate = Gate(given.upstream, given.ca, Keys(given.clients))
+    gate = Proxy(given.upstream, given.ca, Keys(given.clients))
     limits = Limits(**{limit.name: getattr(given, limit.name) for limit in fields(Limits)})
     door = Door(limits, serving, gate.receive, lambda line: print(line, flush=True))
     try:

@@ -29,7 +29,7 @@ class Kept(dict[str, Tensor]):
         return self[key]
 
 
-class Away(Memories):
+class RemoteStore(Memories):
     """Which version each client keeps."""
 
     def __init__(self, versions: Mapping[int, int], fetch: Fetch) -> None:
@@ -49,11 +49,11 @@ class Away(Memories):
     def versions(self) -> dict[int, int]:
         return self._versions
 
-    def updated(self, mine: Mapping[int, Memory], version: int) -> "Away":
-        return Away({**self._versions, **dict.fromkeys(mine, version)}, self._fetch)
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "RemoteStore":
+        return RemoteStore({**self._versions, **dict.fromkeys(mine, version)}, self._fetch)
 
-    def emptied(self) -> "Away":
-        return Away({}, self._fetch)
+    def emptied(self) -> "RemoteStore":
+        return RemoteStore({}, self._fetch)
 
     def _all(self) -> dict[int, Memory]:
         """Who looks at one looks at all: they are fetched together."""

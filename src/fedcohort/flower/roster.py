@@ -18,10 +18,10 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.trust import Trust, middle
 from fedcohort.data.federation import Federation, Split
 from fedcohort.data.scaling import Moments, Scale, merged
-from fedcohort.flower.client_info import Card, all_classes, ask_cards, named_apart
+from fedcohort.flower.client_info import ClientInfo, all_classes, ask_infos, named_apart
 from fedcohort.flower.event_log import note
-from fedcohort.flower.messages import Letter
-from fedcohort.flower.transport import Post
+from fedcohort.flower.messages import Payload
+from fedcohort.flower.transport import Transport
 from fedcohort.runs.revealed import Revealed
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
@@ -97,102 +97,106 @@ class Wanted(NamedTuple):
 
 
 def gather(
-    post: Post, letter: Callable[[Sequence[str]], Letter], clients: int, wanted: Wanted, patience: float
+    transport: Transport,
+    payload: Callable[[Sequence[str]], Payload],
+    clients: int,
+    wanted: Wanted,
+    patience: float,
 ) -> tuple[Roster, list[int], set[int]]:
     """The roster of all nodes that are there once they are as many as ``clients``, the node of each client,
     and the nodes that do not take part.
 
     ``letter`` writes the question, given the classes of the federation (none before they are known).
     """
-    there = await_nodes(post, clients, patience)
-    cards = alike(ask_cards(post, letter(()), there), wanted)
-    cards, classes = agreed(cards, wanted)
-    apart = {card.node for card in cards if card.classes != classes}
+    there = await_nodes(transport, clients, patience)
+    infos = alike(ask_infos(transport, payload(()), there), wanted)
+    infos, classes = agreed(infos, wanted)
+    apart = {info.node for info in infos if info.classes != classes}
     if apart and (wanted.tells("counts") or wanted.tells("summary")):
-        known = [card for card in cards if card.node not in apart]  # only a client can count again
-        cards = known + alike(ask_cards(post, letter(classes), apart), wanted, known)
-        cards = _only(cards, lambda card: "" if card.classes == classes else "it names other classes again")
-    cards = [card._replace(classes=classes) for card in cards]
-    cards = summarised(cards, wanted, len(classes))
-    cards = measured(cards, wanted.trust) if wanted.scaled else cards
-    if not cards:
+        known = [info for info in infos if info.node not in apart]  # only a client can count again
+        infos = known + alike(ask_infos(transport, payload(classes), apart), wanted, known)
+        infos = _only(infos, lambda info: "" if info.classes == classes else "it names other classes again")
+    infos = [info._replace(classes=classes) for info in infos]
+    infos = summarised(infos, wanted, len(classes))
+    infos = measured(infos, wanted.trust) if wanted.scaled else infos
+    if not infos:
         raise UserError("no client can take part; the log says why of each, and the clients' logs say more")
-    cards = sorted(named_apart(cards), key=lambda card: natural(card.name))
-    nodes = [card.node for card in cards]
-    return roster_of(cards, classes, wanted.scaled), nodes, there - set(nodes)
+    infos = sorted(named_apart(infos), key=lambda info: natural(info.name))
+    nodes = [info.node for info in infos]
+    return roster_of(infos, classes, wanted.scaled), nodes, there - set(nodes)
 
 
-def _only(cards: Sequence[Card], odd: Callable[[Card], str]) -> list[Card]:
+def _only(infos: Sequence[ClientInfo], odd: Callable[[ClientInfo], str]) -> list[ClientInfo]:
     """Those of whom ``odd`` says nothing; what it says of the others is why they do not take part."""
-    for card in cards:
-        if why := odd(card):
-            note(f"{card.name} (node {card.node})", f"does not take part: {why}")
-    return [card for card in cards if not odd(card)]
+    for info in infos:
+        if why := odd(info):
+            note(f"{info.name} (node {info.node})", f"does not take part: {why}")
+    return [info for info in infos if not odd(info)]
 
 
-def alike(cards: Sequence[Card], wanted: Wanted, known: Sequence[Card] = ()) -> list[Card]:
+def alike(infos: Sequence[ClientInfo], wanted: Wanted, known: Sequence[ClientInfo] = ()) -> list[ClientInfo]:
     """Those that hold what most of them and of those ``known`` hold, no incredible amount of it, and tell
     what must be known."""
-    everybody, ratio = (*known, *cards), wanted.trust.max_size_ratio
-    kinds = Counter(card.kind for card in everybody).most_common(2)
+    everybody, ratio = (*known, *infos), wanted.trust.max_size_ratio
+    kinds = Counter(info.kind for info in everybody).most_common(2)
     if len(kinds) == 2 and kinds[0][1] == kinds[1][1]:
-        one, other = (next(card for card in everybody if card.kind == kind) for kind, _ in kinds)
+        one, other = (next(info for info in everybody if info.kind == kind) for kind, _ in kinds)
         raise UserError(
             f"examples of {other.name} have shape {other.shape}, those of {one.name} {one.shape}: "
             "prepare the data of all clients in the same way"
         )
-    columns = zip(*(card.sizes for card in everybody), strict=True)  # training, validation, test
+    columns = zip(*(info.sizes for info in everybody), strict=True)  # training, validation, test
     most = [ratio * middle(size for size in column if size) for column in columns]
 
-    def odd(card: Card) -> str:
-        if card.kind != kinds[0][0]:
-            shape, usual = card.shape, kinds[0][0][0]
+    def odd(info: ClientInfo) -> str:
+        if info.kind != kinds[0][0]:
+            shape, usual = info.shape, kinds[0][0][0]
             what = f"shape {shape}, those of most clients {usual}" if shape != usual else "other tokens"
             return f"its examples have {what}; prepare the data of all clients in the same way"
-        if any(size > limit for size, limit in zip(card.sizes, most, strict=True)):
+        if any(size > limit for size, limit in zip(info.sizes, most, strict=True)):
             return f"it says that it has more than {ratio:g} times the samples of most (trust.max_size_ratio)"
-        if wanted.tells("counts") and card.counts is None:
+        if wanted.tells("counts") and info.counts is None:
             return f"it tells no label counts, which {wanted.method} needs (--privacy at that client)"
         return ""
 
-    return _only(cards, odd)
+    return _only(infos, odd)
 
 
-def agreed(cards: Sequence[Card], wanted: Wanted) -> tuple[list[Card], tuple[str, ...]]:
+def agreed(infos: Sequence[ClientInfo], wanted: Wanted) -> tuple[list[ClientInfo], tuple[str, ...]]:
     """Those whose classes can be the federation's, and these: the listed ones, or all that clients name."""
     if not (listed := set(wanted.classes)):
-        return list(cards), all_classes(cards)
+        return list(infos), all_classes(infos)
     unknown = "it names a class that is not listed in data.classes of the experiment"
-    cards = _only(cards, lambda card: "" if listed.issuperset(card.classes) else unknown)
-    whole = [card.classes for card in cards if set(card.classes) == listed]
-    return cards, whole[0] if whole else all_classes(cards)
+    infos = _only(infos, lambda info: "" if listed.issuperset(info.classes) else unknown)
+    whole = [info.classes for info in infos if set(info.classes) == listed]
+    return infos, whole[0] if whole else all_classes(infos)
 
 
-def summarised(cards: Sequence[Card], wanted: Wanted, classes: int) -> list[Card]:
+def summarised(infos: Sequence[ClientInfo], wanted: Wanted, classes: int) -> list[ClientInfo]:
     """Those whose summaries have the shape that they must have."""
-    shapes = wanted.summaries(cards[0].shape, classes) if cards else {}
+    shapes = wanted.summaries(infos[0].shape, classes) if infos else {}
 
-    def odd(card: Card) -> str:
-        told = {name: table.shape for name, table in card.summaries.items()}
+    def odd(info: ClientInfo) -> str:
+        told = {name: table.shape for name, table in info.summaries.items()}
         return "" if told == shapes else "it summarises its data in another way"
 
-    return _only(cards, odd)
+    return _only(infos, odd)
 
 
-def measured(cards: Sequence[Card], trust: Trust) -> list[Card]:
+def measured(infos: Sequence[ClientInfo], trust: Trust) -> list[ClientInfo]:
     """Those whose numbers are not far larger than those of most, column by column."""
-    size = {card.node: _size(card.moments) for card in cards if card.moments is not None}
+    size = {info.node: _size(info.moments) for info in infos if info.moments is not None}
     columns = zip(*(own.tolist() for own in size.values()), strict=True)
     most = torch.tensor(
         [trust.max_update_ratio * (middle(filter(None, column)) or 1.0) for column in columns]
     )
     words = f"its numbers are more than {trust.max_update_ratio:g} times as large as those of most"
 
-    def odd(card: Card) -> str:
-        told = card.node in size and bool((size[card.node] > most).any())
+    def odd(info: ClientInfo) -> str:
+        told = info.node in size and bool((size[info.node] > most).any())
         return f"{words} (trust.max_update_ratio)" if told else ""
 
-    return _only(cards, odd)
+    return _only(infos, odd)
 
 
 def _size(moments: Moments) -> Tensor:
@@ -200,10 +204,10 @@ def _size(moments: Moments) -> Tensor:
     return (moments.mean.square() + moments.spread / moments.number.clamp(min=1)).sqrt()
 
 
-def scale_of(cards: Sequence[Card]) -> Scale | None:
+def scale_of(infos: Sequence[ClientInfo]) -> Scale | None:
     """Of all rows of all clients that tell their moments; None if nobody does, and each is left to itself."""
-    told = [card.moments for card in cards if card.moments is not None]
-    silent = [card.name for card in cards if card.withholds]
+    told = [info.moments for info in infos if info.moments is not None]
+    silent = [info.name for info in infos if info.withholds]
     if silent and not told:
         log.warning(
             "no client tells the means of its columns (--privacy exact would), so each scales its numbers by "
@@ -218,15 +222,15 @@ def scale_of(cards: Sequence[Card]) -> Scale | None:
     return merged(Moments(*map(torch.stack, zip(*told, strict=True)))) if told else None
 
 
-def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
+def await_nodes(transport: Transport, wanted: int, patience: float) -> set[int]:
     """The nodes that are there once they are as many as ``wanted``, or all there are after that long."""
-    deadline, nodes, told = time.monotonic() + patience, post.online(), -1
+    deadline, nodes, told = time.monotonic() + patience, transport.online(), -1
     while len(nodes) < wanted and time.monotonic() < deadline:
         if len(nodes) != told:
             told = len(nodes)
             log.info("%d of %d clients are there; waiting for the others", told, wanted)
         time.sleep(min(3.0, patience))
-        nodes = post.online()
+        nodes = transport.online()
     if not nodes:
         raise UserError(f"no client connected within {patience:.0f} seconds: start them, then run again")
     if len(nodes) < wanted:
@@ -235,16 +239,16 @@ def await_nodes(post: Post, wanted: int, patience: float) -> set[int]:
     return nodes
 
 
-def roster_of(cards: Sequence[Card], classes: tuple[str, ...], scaled: bool = False) -> Roster:
+def roster_of(infos: Sequence[ClientInfo], classes: tuple[str, ...], scaled: bool = False) -> Roster:
     """The federation of these clients, who all told the same."""
-    first, names = cards[0], [card.name for card in cards]
-    counted = [card.counts for card in cards if card.counts is not None]
-    counts = torch.stack(counted).double() if len(counted) == len(cards) else None
+    first, names = infos[0], [info.name for info in infos]
+    counted = [info.counts for info in infos if info.counts is not None]
+    counts = torch.stack(counted).double() if len(counted) == len(infos) else None
     summaries = {
-        name: torch.stack([card.summaries[name] for card in cards]).double() for name in first.summaries
+        name: torch.stack([info.summaries[name] for info in infos]).double() for name in first.summaries
     }
-    sizes = torch.tensor([card.sizes for card in cards]).t()
-    keys = [card.key for card in cards] if all(card.key for card in cards) else []
-    scale = scale_of(cards) if scaled else None
+    sizes = torch.tensor([info.sizes for info in infos]).t()
+    keys = [info.key for info in infos] if all(info.key for info in infos) else []
+    scale = scale_of(infos) if scaled else None
     known = names, classes, first.shape, first.vocabulary, Disclosed(counts, summaries), keys, scale
     return Roster.of(sizes, *known)

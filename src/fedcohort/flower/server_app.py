@@ -19,10 +19,10 @@ from fedcohort.core.round.loop import start
 from fedcohort.core.task import Task
 from fedcohort.flower.engine import FlowerEngine
 from fedcohort.flower.event_log import EventLog, said_aloud
-from fedcohort.flower.messages import Letter
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.nodes import NOWHERE, Nodes
 from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
-from fedcohort.flower.transport import Post
+from fedcohort.flower.transport import Transport
 from fedcohort.models import flat_model
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
@@ -59,12 +59,12 @@ def main(grid: Grid, context: Context) -> None:
 def serve(grid: Grid, config: Any) -> None:
     """All runs of the experiment that are not complete yet."""
     plan = plan_for(config)
-    post = Post(grid, float(config.get("round-timeout") or TIMEOUT))
+    transport = Transport(grid, float(config.get("round-timeout") or TIMEOUT))
     for job in plan.jobs:
         if read_result(job.directory) is None:
             words = job.method.title, job.seed, plan.experiment.rounds, job.directory
             log.info("%s, seed %d: %d rounds, in %s", *words)
-            carry_out(plan.experiment, job, post, int(config.get("clients") or 0))
+            carry_out(plan.experiment, job, transport, int(config.get("clients") or 0))
     log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT))
 
 
@@ -83,14 +83,14 @@ def _own_code(config: Any) -> list[str]:
     return own_code_in(read_toml(asked)) if asked.is_file() else []
 
 
-def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Result:
+def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: int) -> Result:
     """One run, from its start or from its last completed round, to its end."""
     table = experiment.table(job.method, job.seed)
     job.directory.mkdir(parents=True, exist_ok=True)
     log = EventLog(job.directory, experiment.rounds)
     with disk_mistakes(job.directory), held(job.directory), log as events:
         facts = {"run": table, "token": token(job.directory)}
-        nodes = meet(experiment, job, post, clients, facts)
+        nodes = meet(experiment, job, transport, clients, facts)
         task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
         events.clients = nodes.roster.clients
         scale = nodes.roster.scale
@@ -110,25 +110,27 @@ def carry_out(experiment: Experiment, job: Job, post: Post, clients: int) -> Res
         return result
 
 
-def meet(experiment: Experiment, job: Job, post: Post, clients: int, facts: dict[str, Any]) -> Nodes:
+def meet(
+    experiment: Experiment, job: Job, transport: Transport, clients: int, facts: dict[str, Any]
+) -> Nodes:
     """Who takes part: asked when a run begins, remembered when it is continued."""
 
-    def question(classes: Sequence[str]) -> Letter:
-        return Letter({**facts, "client": None, "classes": list(classes), "merge": None}, {})
+    def question(classes: Sequence[str]) -> Payload:
+        return Payload({**facts, "client": None, "classes": list(classes), "merge": None}, {})
 
     path = job.directory / ROSTER
     if path.exists():
         roster = Roster.load(path)
-        await_nodes(post, roster.num_clients, min(RETURN, post.timeout))
-        return Nodes(post, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
+        await_nodes(transport, roster.num_clients, min(RETURN, transport.timeout))
+        return Nodes(transport, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
     expected = clients or getattr(experiment.partition, "clients", 1)
     listed = experiment.data.get("classes")
     classes = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
     scaled = experiment.scale == "federated"
     wanted = Wanted(job.method, job.method.privacy(experiment.privacy), experiment.trust, classes, scaled)
-    roster, known, others = gather(post, question, expected, wanted, post.timeout)
+    roster, known, others = gather(transport, question, expected, wanted, transport.timeout)
     roster.save(path)
-    return Nodes(post, roster, known, lambda: question(roster.classes), others)
+    return Nodes(transport, roster, known, lambda: question(roster.classes), others)
 
 
 def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:

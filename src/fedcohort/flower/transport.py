@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
 from fedcohort.flower import messages
-from fedcohort.flower.messages import Letter, NonsenseError
+from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.util.names import safe_name
 
 log = logging.getLogger("fedcohort.flower")
@@ -41,7 +41,7 @@ class Admitted(NamedTuple):
     key: str
 
 
-class Post:
+class Transport:
     """Sends letters to nodes, all at once, and waits for their answers."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:
@@ -61,13 +61,15 @@ class Post:
         """What the log calls a node, whatever it says of itself."""
         return f"{self.admitted[node].name} (node {node})" if node in self.admitted else f"node {node}"
 
-    def ask(self, kind: str, letters: Mapping[int, Letter], number: str = "") -> dict[int, Letter | Silence]:
+    def ask(
+        self, kind: str, payloads: Mapping[int, Payload], number: str = ""
+    ) -> dict[int, Payload | Silence]:
         """An answer or a silence for every node written to; ``number`` is the round's, for Flower's log."""
         written: dict[int, ArrayRecord] = {}
-        answers: dict[int, Letter | Silence] = {node: Silence("was not there") for node in letters}
+        answers: dict[int, Payload | Silence] = {node: Silence("was not there") for node in payloads}
         messages = [
-            Message(messages.write(letter, written), node, kind, ttl=self.timeout + GRACE, group_id=number)
-            for node, letter in letters.items()
+            Message(messages.write(payload, written), node, kind, ttl=self.timeout + GRACE, group_id=number)
+            for node, payload in payloads.items()
         ]
         if not messages:
             return answers
@@ -91,7 +93,7 @@ class Post:
         answers.update(dict.fromkeys(waiting.values(), Silence("did not answer in time")))
         return answers
 
-    def _pull(self, name: str) -> Letter | Silence | None:
+    def _pull(self, name: str) -> Payload | Silence | None:
         """The answer to the message of this name, if there is one yet. They are fetched one by one: Flower
         loses all that it fetches together with one that it cannot read."""
         for reply in self.grid.pull_messages([name]):
@@ -116,24 +118,24 @@ def understood(who: str, answer: S | Silence, read: Callable[[S], T]) -> T | Sil
         return Silence("is refused: its answer could not be read", messages.UNREADABLE)
 
 
-def _open(reply: Message) -> Letter | Silence:
+def _open(reply: Message) -> Payload | Silence:
     if reply.has_error():
         return Silence(WORDS.get(reply.error.code, f"failed (Flower's error {reply.error.code})"))
     return _unless_refused(messages.read(reply.content))
 
 
-def enclosed(letter: Letter, name: str) -> Letter | Silence:
+def enclosed(payload: Payload, name: str) -> Payload | Silence:
     """The answer to a second question, whose facts a letter holds under this name."""
-    facts = letter.facts.get(name)
+    facts = payload.facts.get(name)
     if not isinstance(facts, dict):
         return Silence(f"sent something unreadable: no '{name}'", messages.UNREADABLE)
-    return _unless_refused(Letter(facts, letter.tensors))
+    return _unless_refused(Payload(facts, payload.tensors))
 
 
-def _unless_refused(letter: Letter) -> Letter | Silence:
-    code = letter.facts.get("code")
+def _unless_refused(payload: Payload) -> Payload | Silence:
+    code = payload.facts.get("code")
     if code is None:
-        return letter
+        return payload
     known = code if code in messages.CODES else messages.FAILED  # nothing that a client makes up is printed
     own = known == messages.REFUSED
     return Silence("does not answer that, by its own policy" if own else f"could not do it ({known})", known)

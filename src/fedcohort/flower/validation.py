@@ -14,7 +14,7 @@ from fedcohort.core.records import Memory, View
 from fedcohort.core.roles import Objective
 from fedcohort.core.trust import Trust, middle
 from fedcohort.data.federation import Federation
-from fedcohort.flower.messages import Letter, NonsenseError
+from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.models.flat import Weights
 from fedcohort.runs.client_messages import still
 
@@ -47,23 +47,23 @@ class Expected(NamedTuple):
     blank: Memory  # what a client that never trained remembers
     trust: Trust
 
-    def read(self, letter: Letter) -> Answer:
-        steps, size = self._numbers(letter.facts)
-        trace = letter.tensors.get("trace", {}).get("trace", torch.zeros(0))
+    def read(self, payload: Payload) -> Answer:
+        steps, size = self._numbers(payload.facts)
+        trace = payload.tensors.get("trace", {}).get("trace", torch.zeros(0))
         if trace.dim() != 1 or len(trace) not in (1, steps) or not trace.is_floating_point():
             raise NonsenseError("its losses have the wrong shape")
         answer = self.nothing()._replace(
             trace=_losses(trace, self.trust),
             steps=steps,
             reach=self._reach(steps, size),
-            probes=self._probes(letter),
+            probes=self._probes(payload),
             size=size,
         )
-        return self.complete(answer, letter) if self.at_once else answer
+        return self.complete(answer, payload) if self.at_once else answer
 
-    def complete(self, answer: Answer, letter: Letter) -> Answer:
+    def complete(self, answer: Answer, payload: Payload) -> Answer:
         """The same answer with its update."""
-        update = _shaped(letter.tensors.get("update", {}), self.update, "its update")
+        update = _shaped(payload.tensors.get("update", {}), self.update, "its update")
         up = {key: value for key, value in update.items() if key != "buffers"}
         return answer._replace(up=up, buffers=update["buffers"])
 
@@ -87,10 +87,10 @@ class Expected(NamedTuple):
         view = View(order.down, self.blank, counts, size, order.budget.lr, steps)
         return reach(order.budget, order.budget.lr, steps, self.objective.anchor(view).pull)
 
-    def _probes(self, letter: Letter) -> Memory:
+    def _probes(self, payload: Payload) -> Memory:
         known = {"loss_before": torch.Size([]), "outputs": torch.Size([self.classes])}
         asked = {key: known[key] for key in self.order.probes}
-        probes = _shaped(letter.tensors.get("probes", {}), asked, "what it was asked beside")
+        probes = _shaped(payload.tensors.get("probes", {}), asked, "what it was asked beside")
         _losses(probes.get("loss_before", torch.zeros(0)), self.trust)
         outputs = probes.get("outputs", torch.ones(1))
         if bool((outputs < 0).any()) or abs(float(outputs.sum()) - 1) > SLACK:
@@ -131,9 +131,9 @@ def outsized(sent: Mapping[int, Memory], trust: Trust) -> dict[int, str]:
     return found
 
 
-def told_loss(letter: Letter, name: str, trust: Trust) -> float:
+def told_loss(payload: Payload, name: str, trust: Trust) -> float:
     """NaN where a client has none."""
-    value = letter.facts.get(name)
+    value = payload.facts.get(name)
     if isinstance(value, float) and math.isnan(value):
         return value
     if not isinstance(value, int | float) or not 0 <= value <= trust.max_loss:
@@ -141,9 +141,9 @@ def told_loss(letter: Letter, name: str, trust: Trust) -> float:
     return float(value)
 
 
-def told_answer(letter: Letter, pattern: Tensor, most: int, trust: Trust) -> Tensor:
+def told_answer(payload: Payload, pattern: Tensor, most: int, trust: Trust) -> Tensor:
     """The answer to a survey, like ``pattern``: a number or counts from 0 to ``most``, or losses."""
-    said = letter.tensors.get("answer", {}).get("answer")
+    said = payload.tensors.get("answer", {}).get("answer")
     if said is None or said.shape != pattern.shape or said.dtype != pattern.dtype:
         raise NonsenseError("its answer about the models has the wrong shape")
     if said.is_floating_point():
@@ -155,9 +155,9 @@ def told_answer(letter: Letter, pattern: Tensor, most: int, trust: Trust) -> Ten
     return said
 
 
-def told_accuracy(letter: Letter, models: int) -> Tensor:
+def told_accuracy(payload: Payload, models: int) -> Tensor:
     """Of each model; NaN where a client has nothing to try them on."""
-    said = letter.tensors.get("accuracy", {}).get("accuracy")
+    said = payload.tensors.get("accuracy", {}).get("accuracy")
     if said is None or said.shape != (models,) or said.dtype != torch.float32:
         raise NonsenseError("its accuracies have the wrong shape")
     if not said.isnan().all() and not bool(((said >= 0) & (said <= 1)).all()):
@@ -165,9 +165,9 @@ def told_accuracy(letter: Letter, models: int) -> Tensor:
     return said
 
 
-def told_memory(letter: Letter, blank: Memory) -> Memory:
+def told_memory(payload: Payload, blank: Memory) -> Memory:
     """What a client remembers, which looks like ``blank``."""
-    return _shaped(letter.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
+    return _shaped(payload.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
 
 
 class Score(NamedTuple):
@@ -179,8 +179,8 @@ class Score(NamedTuple):
     by_class: Memory  # "size" and "right"; empty where they are not told
 
 
-def told_score(letter: Letter, size: int, classes: int, trust: Trust) -> Score:
-    said, by_class = letter.facts, letter.tensors.get("by_class", {})
+def told_score(payload: Payload, size: int, classes: int, trust: Trust) -> Score:
+    said, by_class = payload.facts, payload.tensors.get("by_class", {})
     right, loss = said.get("right"), said.get("loss")
     if type(said.get("size")) is not int or said["size"] != size:
         raise NonsenseError(f"it says that it tested on other than its {size} samples")

@@ -17,7 +17,7 @@ from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
-from fedcohort.runs.processes import Crew
+from fedcohort.runs.processes import ProcessPool
 from fedcohort.runs.recorder import (
     CLIENTS,
     Recorder,
@@ -157,8 +157,8 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
             run_job(plan.experiment, left.pop(0), watcher)
             size = min(side_by_side(), len(left))
             if size > 1 and (time.monotonic() - since) * len(left) > WORTH_IT:
-                with Crew(size) as crew:
-                    crew.carry_out(plan.experiment, left, watcher)
+                with ProcessPool(size) as pool:
+                    pool.carry_out(plan.experiment, left, watcher)
         return [run_job(plan.experiment, job, watcher) for job in plan.jobs]
 
 

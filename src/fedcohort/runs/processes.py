@@ -1,7 +1,7 @@
 """Independent runs on all cores: a process for each core, which takes one run after the other.
 
 Threads share one interpreter, and the many small operations of small clients wait for its lock; two processes
-are twice as fast there. A member of the crew is an ordinary child that talks through a socket: it gets a run,
+are twice as fast there. A process of the pool is an ordinary child that talks through a socket: it gets a run,
 tells of its rounds, and ends when its parent says so or is no more. Nothing is lost then, because runs keep
 checkpoints, and no number depends on who took which run.
 """
@@ -38,7 +38,7 @@ STOP = "stop"
 SENDING = threading.Lock()  # a warning may come from any thread
 
 
-class Crew:
+class ProcessPool:
     """``size`` processes that share this machine's cores."""
 
     def __init__(self, size: int) -> None:
@@ -65,7 +65,7 @@ class Crew:
                 else:
                     at_work -= 1
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "ProcessPool":
         return self
 
     def __exit__(self, *about: object) -> None:

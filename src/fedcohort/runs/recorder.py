@@ -37,7 +37,7 @@ from typing import Annotated, Any
 import tomli_w
 import torch
 
-from fedcohort.core.client_store import Memories, Reopen, Shelf
+from fedcohort.core.client_store import ClientStore, Memories, Reopen
 from fedcohort.core.evaluate import Row
 from fedcohort.core.records import Clients
 from fedcohort.core.round.loop import Report
@@ -116,7 +116,7 @@ class Recorder:
         were read; ``about`` and ``revealed`` are for those who look at the directory later."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
         self.read, self.about, self.revealed = read, about, revealed
-        self.reopen: Reopen = reopen or partial(Shelf.reopen, directory / CLIENTS)
+        self.reopen: Reopen = reopen or partial(ClientStore.reopen, directory / CLIENTS)
         self.saved = -1  # round of the last checkpoint
         self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
         self.digest = hashlib.sha256()  # of the table

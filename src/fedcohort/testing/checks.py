@@ -18,7 +18,7 @@ from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.method_catalogue import remarks_on
 from fedcohort.testing.faulty import Backwards, NobodyTells, OneBreaks, OneTells, with_one_class, with_sizes
 from fedcohort.testing.tiny import ROUNDS, accuracy, assert_same, history, play, tiny_task
@@ -112,7 +112,7 @@ def check_chooses_fairly(method: Method) -> None:
         task = with_sizes(tiny_task(cohort=cohort), {0: 0})
         state, reports = play(method, task, 1)
         assert all(len(report.selected) for report in reports), f"{method} chose nobody"
-        _check_cohorts(method, task, state, LoopEngine(task.for_method(method)))
+        _check_cohorts(method, task, state, ReferenceEngine(task.for_method(method)))
 
 
 def check_survives_dropout(method: Method) -> None:
@@ -199,7 +199,7 @@ def _finite(state: State, reports: Sequence[Report]) -> bool:
     return kept and all(bool(group.weights.params.isfinite().all()) for group in state.groups)
 
 
-def _check_cohorts(method: Method, task: Task, state: State, engine: LoopEngine) -> None:
+def _check_cohorts(method: Method, task: Task, state: State, engine: ReferenceEngine) -> None:
     """What the selector itself chooses in the next round, group by group."""
     task = task.for_method(method)
     for choice in choose_all(method, state, task, task.profile(method), engine)[1]:

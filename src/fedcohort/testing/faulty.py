@@ -12,17 +12,17 @@ from fedcohort.core.records import Ids
 from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
 from fedcohort.data import Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 
 
-class Backwards(LoopEngine):
+class Backwards(ReferenceEngine):
     """Clients work and answer in reverse order."""
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         return super().train(objective, list(reversed(orders)), number)
 
 
-class OneBreaks(LoopEngine):
+class OneBreaks(ReferenceEngine):
     """The first client of each cohort answers with NaN."""
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
@@ -31,7 +31,7 @@ class OneBreaks(LoopEngine):
         return [answers[0]._replace(up=broken), *answers[1:]]
 
 
-class NobodyTells(LoopEngine):
+class NobodyTells(ReferenceEngine):
     """Asked for a loss, clients have none that is a number."""
 
     told: ClassVar[int] = 0  # how many have one after all

@@ -14,7 +14,7 @@ from fedcohort.core.round.cohort import choose_all
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
 
@@ -84,7 +84,7 @@ def check_composition(method: Method) -> None:
 def _check_cohorts(method: Method, state: State, task: Task) -> None:
     """The next cohorts: distinct members of the group they are chosen for."""
     profile = task.profile(method)
-    _, choices = choose_all(method, state, task, profile, LoopEngine(task))
+    _, choices = choose_all(method, state, task, profile, ReferenceEngine(task))
     own_cohorts = len(choices) == len(state.groups) and not method.grouping.shared
     for choice in choices:
         selected, group = choice.now.selected, choice.now.group

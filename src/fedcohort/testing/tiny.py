@@ -15,7 +15,7 @@ from fedcohort.core.state import State, pack
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 
 ROUNDS = 4
 
@@ -43,7 +43,7 @@ def play(
     state = start(method, task, profile) if state is None else state
     reports = []
     for _ in range(rounds):
-        state, report = step(method, state, task, profile, engine or LoopEngine(task))
+        state, report = step(method, state, task, profile, engine or ReferenceEngine(task))
         reports.append(report)
     return state, reports
 
@@ -60,7 +60,7 @@ def history(method: Method) -> tuple[State, ...]:
 def accuracy(method: Method, task: Task, state: State) -> float:
     """Of all test samples, each answered by the model that serves its client."""
     task = task.for_method(method)
-    task, engine = present(method, state, task, LoopEngine(task))
+    task, engine = present(method, state, task, ReferenceEngine(task))
     scores = engine.score(serving(method, settle(method, state, task.profile(method), engine)))
     return float(scores.right.sum() / scores.size.sum())
 

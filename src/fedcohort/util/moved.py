@@ -25,7 +25,6 @@ MOVED = {
     "fedcohort.core.settings": "fedcohort.util.settings",
     "fedcohort.data.places": "fedcohort.data.locate",
     "fedcohort.diagnosis.distances": "fedcohort.stats.label_distances",
-    "fedcohort.engines.loop": "fedcohort.engines.reference",
     "fedcohort.entropy": "fedcohort.stats.entropy",
     "fedcohort.errors": "fedcohort.util.errors",
     "fedcohort.evaluate": "fedcohort.core.evaluate",

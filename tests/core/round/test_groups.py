@@ -13,7 +13,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
 from fedcohort.core.roles import Grouping, Selector
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
 from support.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
@@ -131,7 +131,7 @@ def test_where_members_change_the_aggregators_memory_of_them_is_renewed():
 )
 def test_both_engines_agree(text):
     method, task = Method.parse(text), tiny_task()
-    slow, _ = play(method, task, 4, engine=LoopEngine(task))
+    slow, _ = play(method, task, 4, engine=ReferenceEngine(task))
     fast, _ = play(method, task, 4, engine=PoolEngine(task, workers=2))
     assert fast.grouping["group"].equal(slow.grouping["group"])
     for ours, theirs in zip(fast.groups, slow.groups, strict=True):

@@ -15,7 +15,7 @@ from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import pack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
 from support.toy import Cohorts, Regrouped, play_toy, position, toy_task
@@ -77,7 +77,7 @@ def test_buffers_travel_too():
         assert (state.bytes_up, state.bytes_down) == (4 * floats * 4, 4 * floats * 4)
 
 
-class Poisoned(LoopEngine):
+class Poisoned(ReferenceEngine):
     """Client 1 answers with infinity."""
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
@@ -164,7 +164,7 @@ def test_cohorts_that_make_no_sense(cohort):
 )
 def test_a_step_leaves_its_state_untouched(text):
     method, task = Method.parse(text), tiny_task()
-    profile, engine = task.profile(method), LoopEngine(task)
+    profile, engine = task.profile(method), ReferenceEngine(task)
     state = start(method, task, profile)
     for _ in range(3):
         before = {key: value.numpy().tobytes() for key, value in pack(state).items()}
@@ -174,7 +174,7 @@ def test_a_step_leaves_its_state_untouched(text):
 
 
 def test_the_order_of_answers_does_not_matter():
-    class Reversed(LoopEngine):
+    class Reversed(ReferenceEngine):
         def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
             return super().train(objective, orders, number)[::-1]
 

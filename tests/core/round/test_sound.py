@@ -9,17 +9,17 @@ from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method
 from fedcohort.core.roles import Objective
 from fedcohort.core.state import pack
-from fedcohort.engines.reference import LoopEngine
+from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import play, tiny_task
 from support.toy import Cohorts, position, toy_task
 
 HUGE = 1e30  # a number whose square is none
 
 
-def huge_of(clients: set[int], rounds: set[int], number_sent: float = HUGE) -> type[LoopEngine]:
+def huge_of(clients: set[int], rounds: set[int], number_sent: float = HUGE) -> type[ReferenceEngine]:
     """An engine in which these clients send enormous updates in these rounds."""
 
-    class Huge(LoopEngine):
+    class Huge(ReferenceEngine):
         def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
             answers = super().train(objective, orders, number)
             up = {key: torch.full_like(value, number_sent) for key, value in answers[0].up.items()}
