@@ -19,6 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import fedcohort
+import fedcohort.api
 from fedcohort.cli.app import app
 
 REPOSITORY = Path(__file__).parents[1]
@@ -33,6 +34,7 @@ def homes() -> dict[str, str]:
     return {
         "README.md": "index.md",
         "CONTRIBUTING.md": "contributing.md",
+        "CHANGELOG.md": "changes.md",
         **{page: page for page in (f"{path.parent.name}/{path.name}" for path in own)},
     }
 
@@ -60,7 +62,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     texts = {page: (REPOSITORY / path).read_text(encoding="utf-8") for path, page in homes().items()}
-    texts |= {"commands.md": commands_page(), "python.md": python_page()}
+    texts |= {"commands.md": commands_page(), "python.md": python_page(), "api.md": api_page()}
     for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -124,11 +126,22 @@ def option_table(command: click.Command) -> str:
 
 def python_page() -> str:
     """The names of ``import fedcohort as fc``, with what their docstrings say."""
-    sections = ["# Python", "`import fedcohort as fc` gives these names; each is imported when first used."]
-    for name in fedcohort.__all__:
-        thing: Any = getattr(fedcohort, name)
-        sections += [f"## {name}", f"```text\nfc.{name}{signature(thing)}\n```", prose(thing), members(thing)]
-        sections.append(f"*{thing.__module__}*")
+    head = ["# Python", "`import fedcohort as fc` gives these names; each is imported when first used."]
+    return reference(head, fedcohort, "fc.")
+
+
+def api_page() -> str:
+    """The names that files of one's own import, with what their docstrings say."""
+    return reference(["# Files of your own", prose(fedcohort.api)], fedcohort.api, "")
+
+
+def reference(head: list[str], module: Any, prefix: str) -> str:
+    sections = head
+    for name in module.__all__:
+        thing: Any = getattr(module, name)
+        shown = f"```text\n{prefix}{name}{signature(thing)}\n```" if callable(thing) else ""
+        sections += [f"## {name}", shown, prose(thing) if callable(thing) else "", members(thing)]
+        sections.append(f"*{getattr(thing, '__module__', type(thing).__name__)}*")
     return "\n\n".join(section for section in sections if section) + "\n"
 
 

@@ -43,7 +43,7 @@ def test_memories_that_were_replaced_are_removed(on_disk, tmp_path):
     assert files(tmp_path) == sorted(f"{client}-2.safetensors" for client in trained)
 
 
-def test_a_shelf_is_a_value(tmp_path):
+def test_a_store_is_a_value(tmp_path):
     first = ClientStore(tmp_path).updated({3: {"c": torch.ones(2)}}, 0)
     second = first.updated({3: {"c": torch.zeros(2)}, 5: {"c": torch.ones(2)}}, 1)
     assert (first[3]["c"].tolist(), second[3]["c"].tolist(), len(first), len(second)) == (

@@ -1,11 +1,12 @@
 """The command line. Each command imports what it needs when it runs, so that ``--help`` is instant."""
 
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import click
 import typer
 
+from fedcohort import __version__
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
@@ -19,18 +20,34 @@ from fedcohort.util.warnings import told_by
 ASKED_NOTHING = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 that was no error
 
 app = typer.Typer(
-    help="Federated learning when clients' data differ: diagnose, compare methods, add your own.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fedcohort {__version__}")
+        raise typer.Exit
+
+
 for command in (demo, run, diagnose, report, assign, drift, watch, serve, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)
 app.add_typer(new_app, name="new")
 app.add_typer(flower_app, name="flower")
+
+
+@app.callback()
+def shared(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Federated learning when clients' data differ: diagnose, compare methods, add your own."""
 
 
 def main(argv: list[str] | None = None) -> None:

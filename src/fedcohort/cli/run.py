@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from fedcohort.runs.standings import Outcome
 
 
-def demo(out: Out = Path("runs"), as_json: AsJson = False, quiet: Quiet = False) -> None:
+def demo(
+    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer or more rounds than it takes.")] = None,
+    out: Out = Path("runs"),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """Compare FedAvg and the systems of five papers on real handwritten digits (a minute or two, no
     download).
 
@@ -28,8 +33,9 @@ def demo(out: Out = Path("runs"), as_json: AsJson = False, quiet: Quiet = False)
 
     from fedcohort.runs.experiment import Experiment
 
+    changes = [] if rounds is None else [f"rounds={rounds}"]
     for name in ("demo.toml", "demo_kinds.toml"):
-        experiment = Experiment.read(str(files("fedcohort.cli") / name))
+        experiment = Experiment.read(str(files("fedcohort.cli") / name), changes)
         if not (as_json or quiet):
             _introduce(experiment)
         _compare(experiment, out, as_json, quiet)

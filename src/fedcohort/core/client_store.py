@@ -73,16 +73,16 @@ class ClientStore(Memories):
 
     @classmethod
     def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "ClientStore":
-        """The shelf of a checkpoint."""
-        shelf = cls(folder)
+        """The store of a checkpoint."""
+        store = cls(folder)
         for client, version in versions.items():
-            entry = Entry.of(shelf._path(client, version), version)
+            entry = Entry.of(store._path(client, version), version)
             if not entry.path.is_file():
                 raise UserError(
                     f"{entry.path}, which the checkpoint needs, is missing: restore it or start again"
                 )
-            shelf._entries[client] = entry
-        return shelf
+            store._entries[client] = entry
+        return store
 
     def __getitem__(self, client: int) -> Memory:
         from safetensors import SafetensorError

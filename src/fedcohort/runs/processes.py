@@ -1,7 +1,7 @@
 """Independent runs on all cores: a process for each core, which takes one run after the other.
 
 Threads share one interpreter, and the many small operations of small clients wait for its lock; two processes
-are twice as fast there. A process of the pool is an ordinary child that talks through a socket: it gets a run,
+are twice as fast there. Each process of the pool is a plain child that talks through a socket: it gets a run,
 tells of its rounds, and ends when its parent says so or is no more. Nothing is lost then, because runs keep
 checkpoints, and no number depends on who took which run.
 """

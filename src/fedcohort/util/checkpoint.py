@@ -91,7 +91,14 @@ def write_atomically(path: Path, data: bytes, keep: Path | None = None, private:
         with suppress(OSError):
             aside.unlink()
         raise
-    handle = os.open(path.parent, os.O_RDONLY)  # the renames themselves must reach the disk
+    _flush_names(path.parent)
+
+
+def _flush_names(directory: Path) -> None:
+    """Makes renames themselves reach the disk. Windows opens no directory, and needs none of this."""
+    if os.name == "nt":
+        return
+    handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
