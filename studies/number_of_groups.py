@@ -17,6 +17,7 @@ from fedcohort.data.partition import partitioner
 from fedcohort.stats.clustering import Choice, kmeans_by_silhouette
 from fedcohort.stats.label_distances import proportions
 from fedcohort.stats.label_groups import psi_features, standardise
+from studies.chart import lines
 from studies.dealing import available, collect, deal, markdown
 from studies.skew_metrics import arguments
 
@@ -37,6 +38,8 @@ def main() -> None:
         found["digits" if asked.smoke else "cifar10"], asked.out / "iid_clients.csv", asked.smoke
     )
     (asked.out / "number_of_groups.md").write_text(page(numbers, found_iid), encoding="utf-8")
+    for name, picture in charts(numbers).items():
+        (asked.out / name).write_text(picture, encoding="utf-8")
 
 
 def count_groups(found: Mapping[str, np.ndarray], path: Path, smoke: bool) -> list[dict[str, str]]:
@@ -80,6 +83,28 @@ def find_iid(y: np.ndarray, path: Path, smoke: bool) -> list[dict[str, str]]:
     return collect(path, ("clients", "iid", "seed"), jobs, work)
 
 
+def charts(numbers: Rows) -> dict[str, str]:
+    """Figs. 5 and 6: the first seed's silhouettes with most clients, and the seeds' median of groups."""
+    kinds = list(dict.fromkeys((row["data"], row["protocol"], row["level"]) for row in numbers))
+    most = max(int(row["clients"]) for row in numbers)
+    silhouettes, groups = {}, {}
+    for kind in kinds:
+        own = [row for row in numbers if (row["data"], row["protocol"], row["level"]) == kind]
+        name = f"{kind[0]}, {kind[1]} {float(kind[2]):g}"
+        largest = next(row for row in own if int(row["clients"]) == most)
+        silhouettes[name] = [(int(k), s) for k, s in json.loads(largest["silhouettes"]).items()]
+        groups[name] = [
+            (clients, float(np.median([int(row["groups"]) for row in own if int(row["clients"]) == clients])))
+            for clients in sorted({int(row["clients"]) for row in own})
+        ]
+    return {
+        "silhouettes.svg": lines(
+            f"Silhouette by number of groups, {most} clients", silhouettes, "groups", ""
+        ),
+        "number_of_groups.svg": lines("Groups by number of clients", groups, "clients", ""),
+    }
+
+
 def page(numbers: Rows, found_iid: Rows) -> str:
     cells = []
     for name, protocol in dict.fromkeys((row["data"], row["protocol"]) for row in numbers):
@@ -108,6 +133,10 @@ PAGE = """\
 
 K-means on standardised PSI features for 2 to K - 1 groups; the number of the best silhouette. The silhouettes
 of all numbers (Fig. 5) are in number_of_groups.csv. The paper has 3 or 4 groups on ACSIncome, whatever K is.
+
+![The silhouette of every number of groups](silhouettes.svg)
+
+![The median number of groups by the number of clients](number_of_groups.svg)
 
 {groups}
 

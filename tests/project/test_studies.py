@@ -71,6 +71,8 @@ def test_the_committed_pages_are_those_of_the_committed_rows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
-    page = runpy.run_module(f"studies.{name}")["page"]
+    study = runpy.run_module(f"studies.{name}")
     tables = [rows((REPOSITORY / "studies" / file).read_text()) for file in STUDIES[name]]
-    assert (REPOSITORY / "studies" / f"{name}.md").read_text() == page(*tables)
+    assert (REPOSITORY / "studies" / f"{name}.md").read_text() == study["page"](*tables)
+    for chart, picture in study.get("charts", lambda _: {})(tables[0]).items():
+        assert (REPOSITORY / "studies" / chart).read_text() == picture
