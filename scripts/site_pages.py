@@ -30,12 +30,16 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 def homes() -> dict[str, str]:
     """Where files of the repository are on the site; those in docs/ keep their place."""
-    own = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).glob("*.md"))]
+    own = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).iterdir())]
     return {
         "README.md": "index.md",
         "CONTRIBUTING.md": "contributing.md",
         "CHANGELOG.md": "changes.md",
-        **{page: page for page in (f"{path.parent.name}/{path.name}" for path in own)},
+        **{
+            f"{p.parent.name}/{p.name}": f"{p.parent.name}/{p.name}"
+            for p in own
+            if p.suffix in (".md", ".svg")
+        },
     }
 
 
@@ -45,7 +49,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     folders = {
         "methods/": [f"methods/{path.name}" for path in sorted((docs / "methods").glob("*.md"))],
         **{
-            f"{name}/": [page for page in homes().values() if page.startswith(f"{name}/")] for name in FOLDERS
+            f"{name}/": [
+                page for page in homes().values() if page.startswith(f"{name}/") and page.endswith(".md")
+            ]
+            for name in FOLDERS
         },
     }
     folders["methods/"].sort(key=lambda page: page != "methods/index.md")
