@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import fedcohort
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.experiment import Experiment
@@ -123,16 +124,21 @@ def test_quiet_says_only_the_result(cli: Cli, here: Path) -> None:
 
 def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Experiment.read
-    monkeypatch.setattr(Experiment, "read", lambda path: read(path, ["rounds=1", "seeds=[0]"]))
-    answer = cli("demo", "--json")
+    monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, "seeds=[0]"]))
+    answer = cli("demo", "--rounds", "1", "--json")
     labels, kinds = (
         {run["method"].partition("(")[0] for run in runs(line)} for line in answer.out.splitlines()
     )
     assert labels == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "cafa"}
     assert kinds == {"fedavg", "fedgwc"}
-    said = cli("demo").out
+    said = cli("demo", "--rounds", "1").out
+    assert said.count("After 1 rounds (one seed)") == 2
     assert said.count("30 clients share") == 2
     assert "(15 clean, 15 noise)" in said
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version").out == f"fedcohort {fedcohort.__version__}\n"
 
 
 def test_help_without_arguments(cli: Cli) -> None:

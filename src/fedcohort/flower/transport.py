@@ -67,14 +67,14 @@ class Transport:
         """An answer or a silence for every node written to; ``number`` is the round's, for Flower's log."""
         written: dict[int, ArrayRecord] = {}
         answers: dict[int, Payload | Silence] = {node: Silence("was not there") for node in payloads}
-        messages = [
+        sent = [
             Message(messages.write(payload, written), node, kind, ttl=self.timeout + GRACE, group_id=number)
             for node, payload in payloads.items()
         ]
-        if not messages:
+        if not sent:
             return answers
-        taken = {name for name in self.grid.push_messages(messages) if name}  # not of nodes that are gone
-        waiting = {m.metadata.message_id: m.metadata.dst_node_id for m in messages}
+        taken = {name for name in self.grid.push_messages(sent) if name}  # not of nodes that are gone
+        waiting = {m.metadata.message_id: m.metadata.dst_node_id for m in sent}
         waiting = {name: node for name, node in waiting.items() if name in taken}
         self.sent += len(waiting)
         deadline = time.monotonic() + self.timeout  # from here: pushing large models takes a while
