@@ -240,7 +240,7 @@ def refused(cli: Cli, directory: Path, command: list[str], words: str) -> None:
     ("changes", "words"),
     [
         (["model='networks:late'"], "networks.py, line 19, in forward: RuntimeError: mat1 and mat2"),
-        (["imports=['careless']", method("'careless'")], "careless.py, line 10, in anchor: NameError"),
+        (["imports=['careless']", method("'careless'")], "careless.py, line 9, in anchor: NameError"),
     ],
 )
 def test_own_code_that_fails_in_training(

@@ -27,6 +27,7 @@ from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
 from fedcohort.core.round.merge import present
 from fedcohort.core.round.messages import messages
+from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.stats import metrics
@@ -61,7 +62,8 @@ def settle(method: Method, state: State, profile: Profile, engine: Engine) -> St
     if not method.grouping.has_own("asks"):
         return state
     everybody = profile.eligible
-    return ask(method, state, Round(state.round, profile, 0, everybody, 0, everybody), engine)[0]
+    now = Round(state.round, profile, 0, everybody, 0, everybody)
+    return answered(ask(method, state, now, "serving"), engine)[0]
 
 
 def serving(method: Method, state: State) -> list[Served]:

@@ -15,6 +15,7 @@ Memory = dict[str, Tensor]
 Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
 Recall = Callable[[int], Memory]  # what a client remembers
+Phase = Literal["before", "chosen", "serving"]  # of Grouping.asks
 Sampling = Literal["all", "group"]  # one cohort of everybody, or one of each group: see Grouping.odds
 
 

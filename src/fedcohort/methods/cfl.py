@@ -30,6 +30,7 @@ from fedcohort.api import (
     Grouping,
     Ids,
     Memory,
+    Phase,
     Profile,
     Round,
     Updates,
@@ -117,9 +118,9 @@ class CFL(Grouping):
         labels = bipartition(similarity, self.linkage)
         return labels if separation(similarity, labels) > self.gamma else np.zeros_like(labels)
 
-    def asks(self, memory: Memory, now: Round) -> Ids:
+    def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
         """Where nobody trains, clients look for the model that serves them best."""
-        return now.selected if self.ancestors and not now.cohort else now.members[:0]
+        return now.selected if self.ancestors and phase == "serving" else now.members[:0]
 
     def answer(self, losses: Tensor) -> Tensor:
         return losses.mean(1).nan_to_num(torch.inf)

@@ -36,6 +36,7 @@ from fedcohort.api import (
     Ids,
     Memory,
     Objective,
+    Phase,
     Profile,
     Round,
     Trained,
@@ -73,8 +74,8 @@ class FedSoft(Objective, Aggregator, Grouping):
     def init_client(self, profile: Profile) -> Memory:
         return profile.model.init(profile.seed)._asdict()
 
-    def asks(self, memory: Memory, now: Round) -> Ids:
-        due = now.number % self.every == 0 and not len(now.selected)
+    def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
+        due = phase == "before" and now.number % self.every == 0
         return now.members if due else now.members[:0]
 
     def answer(self, losses: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from fedcohort.api import (
     Grouping,
     Ids,
     Memory,
+    Phase,
     Profile,
     Round,
     Updates,
@@ -71,8 +72,8 @@ class IFCA(Grouping):
         """One cohort, of everybody: who belongs to which group is not known before it is asked."""
         return torch.ones(profile.num_clients, 1)
 
-    def asks(self, memory: Memory, now: Round) -> Ids:
-        due = now.number % self.every == 0 or not now.cohort  # or when it is evaluated
+    def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
+        due = now.number % self.every == 0 or phase == "serving"
         return now.selected if due else now.selected[~memory["chose"][now.selected]]
 
     def common(self, model: Flat, weights: Weights) -> int:

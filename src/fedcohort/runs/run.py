@@ -11,9 +11,9 @@ import torch
 from fedcohort.core.engine import Engine
 from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.core.method import Method
-from fedcohort.core.round.lookahead import orders_ahead
 from fedcohort.core.round.loop import Report, start, step
 from fedcohort.core.round.merge import too_short
+from fedcohort.core.round.preparation import orders_ahead
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine

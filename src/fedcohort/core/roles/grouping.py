@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Ids, Memory, Merge, Round, Sampling, Updates
+from fedcohort.core.records import Ids, Memory, Merge, Phase, Round, Sampling, Updates
 from fedcohort.core.roles.part import Part
 from fedcohort.models.flat import Flat, Weights
 
@@ -30,10 +30,10 @@ class Grouping(Part):
         """The model of each group before the first round. Default: the same for all."""
         return [profile.model.init(profile.seed)] * (int(memory["group"].max()) + 1)
 
-    def asks(self, memory: Memory, now: Round) -> Ids:
-        """Clients that get every group's model and answer before they train. Called before cohorts are
-        chosen, when ``now.selected`` is empty, and after; and for all who are evaluated, when ``now.cohort``
-        is 0. Default: nobody."""
+    def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
+        """Clients that get every group's model and answer: ``"before"`` cohorts are chosen, of
+        ``now.members``; once they are ``"chosen"``, of ``now.selected``; or when all of ``now.selected`` are
+        to be served (``"serving"``). Default: nobody."""
         return now.members[:0]
 
     def common(self, model: Flat, weights: Weights) -> int:

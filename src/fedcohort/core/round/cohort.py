@@ -1,6 +1,7 @@
 """Choosing who trains: one cohort after the other, each by its selector."""
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,9 +12,10 @@ from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
-from fedcohort.core.round.exchange import train
+from fedcohort.core.round.exchange import lost, orders_for, train
 from fedcohort.core.round.groups import aggregate, cross, likely, members_of
 from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.round.questions import Asking
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
@@ -31,20 +33,21 @@ class Choice(NamedTuple):
 
 
 def choose_all(
-    method: Method, state: State, task: Task, profile: Profile, engine: Engine
-) -> tuple[State, list[Choice]]:
+    method: Method, state: State, task: Task, profile: Profile
+) -> Asking[tuple[State, list[Choice]]]:
     """All cohorts, and the state with what selectors learned while choosing."""
     odds = method.grouping.odds(state.grouping, profile)
-    choices = [choose(method, state, n, odds[:, n], task, profile, engine) for n in range(odds.shape[1])]
-    groups = list(state.groups)
-    for number, choice in enumerate(choices):
+    choices, groups = [], list(state.groups)
+    for number in range(odds.shape[1]):
+        choice = yield from choose(method, state, number, odds[:, number], task, profile)
         groups[number] = replace(groups[number], selector=choice.memory)
+        choices.append(choice)
     return replace(state, groups=tuple(groups)), choices
 
 
 def choose(
-    method: Method, state: State, number: int, odds: Tensor, task: Task, profile: Profile, engine: Engine
-) -> Choice:
+    method: Method, state: State, number: int, odds: Tensor, task: Task, profile: Profile
+) -> Asking[Choice]:
     """One cohort: poll, rehearse, learn, select, as far as the selector wants it."""
     group, members = state.groups[number], likely(odds, profile)
     wanted = method.grouping.cohort(len(members), profile) if len(members) else 0
@@ -68,10 +71,11 @@ def choose(
     losses = None
     if asked is not None:
         samples, rehearsed = method.selector.poll_samples(now), None
-        losses = _poll(state, asked, samples, profile, engine)
+        losses = yield from _poll(state, asked, samples, profile)
         if (cast := method.selector.rehearse(group.selector, now)) is not None:
-            after, up, down = _rehearse(method, state, replace(now, selected=cast), asked, task, engine)
-            rehearsed = _poll(after, asked, samples, profile, engine)
+            cohort = replace(now, selected=cast)
+            after, up, down = yield lambda engine: _rehearse(method, state, cohort, asked, task, engine)
+            rehearsed = yield from _poll(after, asked, samples, profile)
             moved = [
                 new.weights is not old.weights for new, old in zip(after.groups, state.groups, strict=True)
             ]
@@ -87,7 +91,7 @@ def choose(
     return choice._replace(now=now, quotas=quotas)
 
 
-def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engine: Engine) -> Tensor:
+def _poll(state: State, asked: Ids, samples: int | None, profile: Profile) -> Asking[Tensor]:
     """[N]: the loss of its group's model at each client asked, NaN elsewhere and where it is not a number."""
     losses = torch.full((profile.num_clients,), torch.nan)
     group = state.grouping["group"][asked]
@@ -95,9 +99,13 @@ def _poll(state: State, asked: Ids, samples: int | None, profile: Profile, engin
     for number in group.unique().tolist():
         own = asked[group == number]
         trial = Trial([state.groups[number].weights], own, kept)
-        answers = engine.losses(trial, samples, state.round)
+        answers = yield partial(_losses, trial, samples, state.round)
         losses[own] = torch.where(answers.isfinite(), answers, torch.nan)
     return losses
+
+
+def _losses(trial: Trial, samples: int | None, number: int, engine: Engine) -> Tensor:
+    return engine.losses(trial, samples, number)
 
 
 def _rehearse(
@@ -105,7 +113,11 @@ def _rehearse(
 ) -> tuple[State, int, int]:
     """The state after a round of ``now.selected`` that is then forgotten, and its bytes up and down beyond
     the poll, from which ``polled`` clients hold the model."""
-    answers, updates = train(method, state, task, now.profile, engine, now.selected, {})
+    there = [
+        client for client in now.selected.tolist() if client not in lost(task, now.selected, state.round)
+    ]
+    orders = orders_for(method, state, task, now.profile, there, {})
+    answers, updates = train(method, state, now.profile, engine, orders)
     groups, crossed = [], []
     for number, group in enumerate(state.groups):
         here = replace(now, group=number, members=members_of(state.grouping, number, now.profile))

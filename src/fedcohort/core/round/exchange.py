@@ -12,10 +12,11 @@ from fedcohort.core.deltas import Rows, is_finite
 from fedcohort.core.engine import Answer, Engine, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Ids, Round, Updates
+from fedcohort.core.records import Ids, Phase, Round, Updates
 from fedcohort.core.roles import PROBES
 from fedcohort.core.round.groups import inherit
 from fedcohort.core.round.messages import FLOAT, messages
+from fedcohort.core.round.questions import Asking
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
@@ -28,16 +29,16 @@ class Asked(NamedTuple):
 
 
 def ask(
-    method: Method, state: State, now: Round, engine: Engine, lost: Collection[int] = ()
-) -> tuple[State, Asked]:
+    method: Method, state: State, now: Round, phase: Phase, lost: Collection[int] = ()
+) -> Asking[tuple[State, Asked]]:
     """The state with the groups that clients' answers make; ``lost`` clients give none."""
-    asked = method.grouping.asks(state.grouping, now)
+    asked = method.grouping.asks(state.grouping, now, phase)
     there = torch.tensor([client for client in asked.tolist() if client not in lost], dtype=torch.long)
     if not len(there):
         return state, Asked(asked, 0)
     models = [group.weights for group in state.groups]
     trial = Trial(models, there, batchnorm.kept(now.profile, state.clients))
-    there, answers = engine.survey(trial, method.grouping.answer)
+    there, answers = yield lambda engine: engine.survey(trial, method.grouping.answer)
     if not len(there):
         return state, Asked(asked, 0)
     grouping = method.grouping.hear(state.grouping, there, answers)
@@ -46,20 +47,10 @@ def ask(
 
 
 def train(
-    method: Method,
-    state: State,
-    task: Task,
-    profile: Profile,
-    engine: Engine,
-    selected: Ids,
-    quotas: dict[int, Tensor],
-    judged: bool = False,
+    method: Method, state: State, profile: Profile, engine: Engine, orders: Sequence[Order]
 ) -> tuple[list[Answer], Updates]:
-    """All answers, and the usable ones as updates; if they will be ``judged``, perhaps without what goes
+    """All answers, and the usable ones as updates; of those that will be judged perhaps without what goes
     up."""
-    missing = lost(task, selected, state.round)
-    asked = [c for c in selected.tolist() if c not in missing]
-    orders = _orders(method, state, task, profile, asked, quotas, judged)
     answers = engine.train(method.objective, orders, state.round)
     return answers, _stack(answers, state, profile)
 
@@ -81,15 +72,16 @@ def lost(task: Task, selected: Ids, number: int) -> set[int]:
     return failing | task.slow if task.faults.straggler_result == "drop" else failing
 
 
-def _orders(
+def orders_for(
     method: Method,
     state: State,
     task: Task,
     profile: Profile,
     clients: list[int],
     quotas: dict[int, Tensor],
-    judged: bool,
+    judged: bool = False,
 ) -> list[Order]:
+    """What each of these clients is to do in the round after ``state``."""
     blank = batchnorm.blank(method.objective, profile)
     probes = method.uses & frozenset(PROBES)
     orders = []

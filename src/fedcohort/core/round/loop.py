@@ -11,11 +11,13 @@ from fedcohort.core.engine import Answer, Engine
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Round, Updates
-from fedcohort.core.round.cohort import choose_all, judge
-from fedcohort.core.round.exchange import ask, collect, lost, train
+from fedcohort.core.round.cohort import judge
+from fedcohort.core.round.exchange import collect, train
 from fedcohort.core.round.groups import aggregate, counting, cross, inherit, observe, rounds
 from fedcohort.core.round.merge import merge, present
 from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.round.preparation import prepare
+from fedcohort.core.round.questions import answered
 from fedcohort.core.round.sound import learn_soundly
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
@@ -61,19 +63,11 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     state = merge(method, state, task, profile)
     task, engine = present(method, state, task, engine)
     profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    models = tuple(group.weights for group in state.groups)
-    everyone = Round(state.round, profile, 0, profile.eligible, task.cohort_size, models=models)
-
     before = state
-    state, early = ask(method, state, everyone, engine)
-    state, choices = choose_all(method, state, task, profile, engine)
-    selected = _distinct([choice.now.selected for choice in choices])
-    everyone = replace(everyone, cohort=len(selected), selected=selected)
-    state, late = ask(method, state, everyone, engine, lost(task, selected, state.round))
-    quotas = {client: quota for choice in choices for client, quota in choice.quotas.items()}
-    judged = method.selector.has_own("judge") and not method.silent
-    answers, updates = train(method, state, task, profile, engine, selected, quotas, judged)
-    if judged:
+    prepared = answered(prepare(method, state, task, profile), engine)
+    state, everyone, choices = prepared.state, prepared.everyone, prepared.choices
+    answers, updates = train(method, state, profile, engine, prepared.orders)
+    if prepared.judged:
         wanted, choices = judge(method, choices, updates)
         answers, updates = collect(state, profile, engine, answers, wanted)
     everyone = replace(everyone, declined=torch.cat([choice.now.declined for choice in choices]).unique())
@@ -87,12 +81,14 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
 
     after, crossed, used = learn_soundly(learn, method, before, profile, updates)
 
-    polled, asked = torch.cat([choice.polled for choice in choices]), torch.cat([early.ids, late.ids])
+    polled = torch.cat([choice.polled for choice in choices])
     rehearsed = frozenset[int]().union(*(choice.rehearsed for choice in choices))
     had = Had(rehearsed - frozenset(polled.tolist()), rehearsed)
+    asked = torch.cat([each.ids for each in prepared.asked])
     up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had)
     if not method.silent:
-        up += sum(choice.up for choice in choices) + early.bytes + late.bytes
+        quotas = {client for choice in choices for client in choice.quotas}
+        up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.asked)
         down += sum(choice.down for choice in choices) + FLOAT * profile.num_classes * len(quotas)
     up, down = state.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
@@ -135,11 +131,6 @@ def _report(now: Round, updates: Updates, answers: Sequence[Answer]) -> Report:
     lost = [c for c in now.selected.tolist() if c not in known and c not in rejected]
     loss = float(updates.shares @ updates.loss) if len(updates) else float("nan")
     return Report(now.number, now.selected, updates.ids, _ids(lost), _ids(rejected), loss, now.declined)
-
-
-def _distinct(cohorts: Sequence[Ids]) -> Ids:
-    """Everybody chosen, once, in order of choice."""
-    return _ids(list(dict.fromkeys(torch.cat(list(cohorts)).tolist())))
 
 
 def _ids(clients: list[int]) -> Ids:
