@@ -14,6 +14,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.cohort import choose_all
 from fedcohort.core.round.loop import Report
+from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.engines.batched import BatchedEngine
@@ -202,7 +203,7 @@ def _finite(state: State, reports: Sequence[Report]) -> bool:
 def _check_cohorts(method: Method, task: Task, state: State, engine: ReferenceEngine) -> None:
     """What the selector itself chooses in the next round, group by group."""
     task = task.for_method(method)
-    for choice in choose_all(method, state, task, task.profile(method), engine)[1]:
+    for choice in answered(choose_all(method, state, task, task.profile(method)), engine)[1]:
         chosen, members = choice.now.selected.tolist(), set(choice.now.members.tolist())
         assert len(set(chosen)) == len(chosen), f"{method} chose a client twice: {chosen}"
         assert set(chosen) <= members, f"{method} chose {chosen}, not all of them members with data"

@@ -11,6 +11,7 @@ import torch
 
 from fedcohort.core.method import METHODS, Method, make, roles_of
 from fedcohort.core.round.cohort import choose_all
+from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.engines.pool import PoolEngine
@@ -84,7 +85,7 @@ def check_composition(method: Method) -> None:
 def _check_cohorts(method: Method, state: State, task: Task) -> None:
     """The next cohorts: distinct members of the group they are chosen for."""
     profile = task.profile(method)
-    _, choices = choose_all(method, state, task, profile, ReferenceEngine(task))
+    _, choices = answered(choose_all(method, state, task, profile), ReferenceEngine(task))
     own_cohorts = len(choices) == len(state.groups) and not method.grouping.shared
     for choice in choices:
         selected, group = choice.now.selected, choice.now.group
