@@ -90,6 +90,13 @@ def test_similarity_zero_shuffles_the_clients() -> None:
     assert dominant.tolist() != list(range(10))
 
 
+def test_similarity_sorts_by_label_wherever_the_rows_are() -> None:
+    """Labels 0 1 2 0 1 2 ...: a client's run of the sorted rows is one class, a run of rows is all three."""
+    labels = np.tile(np.arange(3), 40)
+    counts = split_clients(labels, "similarity", 0, clients=3, similarity=0).counts(labels)
+    assert sorted(counts.tolist()) == [[0, 0, 40], [0, 40, 0], [40, 0, 0]]
+
+
 def test_classes_per_client() -> None:
     """Client i owns class i mod 10; five clients of two classes leave classes without owner."""
     counts = split_clients(TEN, "classes_per_client", 0, clients=20, classes=3).counts(TEN)
@@ -139,7 +146,8 @@ def test_domains() -> None:
     partition = split_clients(TEN, "domains", 0, clients=10, sigma=0.7, radius=1)
     assert partition.domains is not None
     assert [domain.name for domain in partition.domains] == ["clean"] * 4 + ["noise"] * 3 + ["blur"] * 3
-    assert {domain.noise for domain in partition.domains} == {0, 0.7}
+    told = {(domain.name, domain.noise, domain.blur) for domain in partition.domains}
+    assert told == {("clean", 0, 0), ("noise", 0.7, 0), ("blur", 0, 1)}
     assert partition.provenance["domains"] == {"clean": 4, "noise": 3, "blur": 3}
 
 

@@ -1,0 +1,173 @@
+"""``python -m mutants.run`` (``make mutants``): plants one mistake after the other in a copy of the library
+and runs the tests that should notice it. A mistake that none of them notices has survived.
+
+The list is in the TOML files beside this one, one for each area. An entry says what the mistake is, in which
+``file`` below src/fedcohort it replaces what, and which ``tests`` below tests/ should fail; ``equivalent``
+says why no test can, ``reason`` why none does so far. The library itself is never changed.
+"""
+
+import argparse
+import compileall
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+HOME = Path(__file__).parent
+ROOT = HOME.parent
+PACKAGE = "fedcohort"
+ENOUGH = 0.95  # of the mistakes that can be noticed
+PATIENCE = 30.0  # seconds beyond those of all tests together
+ELSEWHERE = 99  # the exit code of tests that saw another copy of the library
+ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["pytest", "torch", "sklearn.cluster"])  # all tests need them
+OUTCOMES = ("killed", "survived", "equivalent", "not equivalent")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake."""
+
+    area: str
+    what: str
+    file: str
+    find: str
+    replace: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+    reason: str = ""
+
+    def plant(self, src: Path) -> None:
+        """Makes the mistake in this copy of the sources."""
+        path = src / PACKAGE / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.find) != 1:
+            raise SystemExit(f"{self.area}: what '{self.what}' replaces is not once in {self.file}")
+        path.write_text(text.replace(self.find, self.replace), encoding="utf-8")
+
+
+def load(home: Path = HOME) -> list[Mutant]:
+    """The list, area by area."""
+    found = []
+    for path in sorted(home.glob("*.toml")):
+        for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
+            found.append(Mutant(path.stem, **{**entry, "tests": tuple(entry["tests"])}))
+    return found
+
+
+def passes(src: Path, tests: Sequence[str], limit: float | None = None, root: Path = ROOT) -> bool:
+    """Whether the library in ``src`` passes these tests, within so many seconds."""
+    child = PROCESSES.Process(target=_test, args=(src, tests, root))
+    child.start()
+    child.join(limit)
+    if child.exitcode is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.join()
+    if child.exitcode == ELSEWHERE:
+        raise SystemExit("the tests saw another copy of the library: nothing was tried")
+    return child.exitcode == 0
+
+
+def _test(src: Path, tests: Sequence[str], root: Path) -> None:
+    os.setsid()  # what tests start ends with them
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.chdir(root)
+    os.environ |= ONE_CORE | {"PYTHONPATH": f"{src}{os.pathsep}{root}", "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode, sys.argv = True, ["pytest"]
+    sys.path[:0] = [str(src), str(root)]
+    import pytest
+
+    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *(f"tests/{name}" for name in tests)])
+    seen = getattr(sys.modules.get(PACKAGE), "__file__", None) or str(src)
+    os._exit(int(code) if Path(seen).is_relative_to(src) else ELSEWHERE)
+
+
+@contextmanager
+def copy_of(src: Path) -> Iterator[Path]:
+    """Where mistakes can be made."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as place:
+        yield Path(shutil.copytree(src, Path(place) / "src"))
+
+
+def attempt(mutant: Mutant, pristine: Path, limit: float, root: Path = ROOT) -> str:
+    """What became of it."""
+    with copy_of(pristine) as src:
+        mutant.plant(src)
+        survived = passes(src, mutant.tests, limit, root)
+    if mutant.equivalent:
+        return "equivalent" if survived else "not equivalent"
+    return "survived" if survived else "killed"
+
+
+def hunt(mutants: Sequence[Mutant], workers: int, root: Path = ROOT) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant and what became of it, in the order of the list. First the tests must pass as things are,
+    and fail where nothing can be imported; who then takes longer than all of them together hangs."""
+    with copy_of(root / "src") as pristine, copy_of(root / "src") as broken:
+        compileall.compile_dir(pristine, quiet=2)
+        began, tests = time.monotonic(), sorted({name for mutant in mutants for name in mutant.tests})
+        if not passes(pristine, tests, root=root):
+            raise SystemExit("the tests fail without any mistake: make them pass first")
+        limit = time.monotonic() - began + PATIENCE
+        (broken / PACKAGE / "__init__.py").write_text("raise ImportError", encoding="utf-8")
+        if passes(broken, tests[:1], limit, root):
+            raise SystemExit("the tests pass where nothing can be imported: nothing was tried")
+        with ThreadPoolExecutor(workers) as pool:
+            tried = pool.map(partial(attempt, pristine=pristine, limit=limit, root=root), mutants)
+            yield from zip(mutants, tried, strict=True)
+
+
+def page(found: Sequence[tuple[Mutant, str]], words: str) -> str:
+    """What RESULTS.md says."""
+    lines = ["# Mutants", "", words, "", f"| area | {' | '.join(OUTCOMES[:3])} |", "|---|---|---|---|"]
+    for area in [*dict.fromkeys(mutant.area for mutant, _ in found), ""]:
+        count = Counter(outcome for mutant, outcome in found if area in (mutant.area, ""))
+        lines.append(f"| {area or 'all'} | {' | '.join(str(count[each]) for each in OUTCOMES[:3])} |")
+    for outcome in OUTCOMES[1:]:
+        some = [mutant for mutant, became in found if became == outcome]
+        lines += ["", f"## {outcome.capitalize()}", ""] if some else []
+        lines += [f"- `{m.file}`: {m.what}: {m.equivalent or m.reason or 'no test yet'}." for m in some]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m mutants.run", description=__doc__)
+    parser.add_argument("--only", default="", help="those whose area, file or words hold this")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
+    options = parser.parse_args(arguments)
+    os.environ |= ONE_CORE
+    began, chosen = time.monotonic(), [m for m in load() if options.only in f"{m.area} {m.file} {m.what}"]
+    found = []
+    for number, (mutant, outcome) in enumerate(hunt(chosen, options.workers), 1):
+        found.append((mutant, outcome))
+        print(f"{number:4} of {len(chosen)}  {outcome:10}  {mutant.file}: {mutant.what}", flush=True)
+    count = Counter(outcome for _, outcome in found)
+    real = count["killed"] + count["survived"]
+    minutes, today = (time.monotonic() - began) / 60, datetime.now(UTC).date()
+    words = (
+        f"`make mutants`, {today}, {minutes:.0f} minutes with {options.workers} workers: of {len(found)} "
+        f"mistakes tests notice {count['killed']} ({count['killed'] / max(1, real):.1%}) and miss "
+        f"{count['survived']}; {count['equivalent']} more are none that any test could notice."
+    )
+    print(words.replace("`", ""))
+    if not options.only:
+        (HOME / "RESULTS.md").write_text(page(found, words), encoding="utf-8")
+    return int(count["killed"] < ENOUGH * real or count["not equivalent"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
