@@ -22,19 +22,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 HOME = Path(__file__).parent
 ROOT = HOME.parent
 PACKAGE = "fedcohort"
 ENOUGH = 0.95  # of the mistakes that can be noticed
-PATIENCE = 30.0  # seconds beyond those of all tests together
+PATIENCE, SLOWER = 30.0, 5.0  # seconds, and times as long as without a mistake, after which tests hang
 ELSEWHERE = 99  # the exit code of tests that saw another copy of the library
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+OUTCOMES = ("killed", "survived", "equivalent", "not equivalent")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["pytest", "torch", "sklearn.cluster"])  # all tests need them
-OUTCOMES = ("killed", "survived", "equivalent", "not equivalent")
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,16 @@ def load(home: Path = HOME) -> list[Mutant]:
     return found
 
 
-def passes(src: Path, tests: Sequence[str], limit: float | None = None, root: Path = ROOT) -> bool:
-    """Whether the library in ``src`` passes these tests, within so many seconds."""
-    child = PROCESSES.Process(target=_test, args=(src, tests, root))
+@contextmanager
+def copy_of(src: Path) -> Iterator[Path]:
+    """Where mistakes can be made."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as place:
+        yield Path(shutil.copytree(src, Path(place) / "src"))
+
+
+def passing(src: Path, root: Path, tests: Sequence[str], limit: float | None = None) -> float | None:
+    """How many seconds the library in ``src`` takes to pass these tests; None if it does not by then."""
+    began, child = time.monotonic(), PROCESSES.Process(target=_test, args=(src, root, tests))
     child.start()
     child.join(limit)
     if child.exitcode is None:
@@ -78,16 +84,16 @@ def passes(src: Path, tests: Sequence[str], limit: float | None = None, root: Pa
         child.join()
     if child.exitcode == ELSEWHERE:
         raise SystemExit("the tests saw another copy of the library: nothing was tried")
-    return child.exitcode == 0
+    return time.monotonic() - began if child.exitcode == 0 else None
 
 
-def _test(src: Path, tests: Sequence[str], root: Path) -> None:
+def _test(src: Path, root: Path, tests: Sequence[str]) -> None:
     os.setsid()  # what tests start ends with them
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
     os.chdir(root)
-    os.environ |= ONE_CORE | {"PYTHONPATH": f"{src}{os.pathsep}{root}", "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {"PYTHONPATH": f"{src}{os.pathsep}{root}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    os.environ |= ONE_CORE | {"PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode, sys.argv = True, ["pytest"]
     sys.path[:0] = [str(src), str(root)]
     import pytest
@@ -97,38 +103,33 @@ def _test(src: Path, tests: Sequence[str], root: Path) -> None:
     os._exit(int(code) if Path(seen).is_relative_to(src) else ELSEWHERE)
 
 
-@contextmanager
-def copy_of(src: Path) -> Iterator[Path]:
-    """Where mistakes can be made."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as place:
-        yield Path(shutil.copytree(src, Path(place) / "src"))
-
-
-def attempt(mutant: Mutant, pristine: Path, limit: float, root: Path = ROOT) -> str:
+def attempt(mutant: Mutant, pristine: Path, root: Path, limit: float) -> str:
     """What became of it."""
     with copy_of(pristine) as src:
         mutant.plant(src)
-        survived = passes(src, mutant.tests, limit, root)
+        survived = passing(src, root, mutant.tests, limit) is not None
     if mutant.equivalent:
         return "equivalent" if survived else "not equivalent"
     return "survived" if survived else "killed"
 
 
 def hunt(mutants: Sequence[Mutant], workers: int, root: Path = ROOT) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant and what became of it, in the order of the list. First the tests must pass as things are,
-    and fail where nothing can be imported; who then takes longer than all of them together hangs."""
-    with copy_of(root / "src") as pristine, copy_of(root / "src") as broken:
+    """Each mutant and what became of it, in the order of the list. First all tests must fail where nothing
+    can be imported, and pass as things are; a mistake that makes them much slower than that hangs them."""
+    targets = list(dict.fromkeys(mutant.tests for mutant in mutants))
+    with copy_of(root / "src") as pristine, copy_of(root / "src") as bad, ThreadPoolExecutor(workers) as pool:
         compileall.compile_dir(pristine, quiet=2)
-        began, tests = time.monotonic(), sorted({name for mutant in mutants for name in mutant.tests})
-        if not passes(pristine, tests, root=root):
-            raise SystemExit("the tests fail without any mistake: make them pass first")
-        limit = time.monotonic() - began + PATIENCE
-        (broken / PACKAGE / "__init__.py").write_text("raise ImportError", encoding="utf-8")
-        if passes(broken, tests[:1], limit, root):
-            raise SystemExit("the tests pass where nothing can be imported: nothing was tried")
-        with ThreadPoolExecutor(workers) as pool:
-            tried = pool.map(partial(attempt, pristine=pristine, limit=limit, root=root), mutants)
-            yield from zip(mutants, tried, strict=True)
+        (bad / PACKAGE / "__init__.py").write_text("raise ImportError", encoding="utf-8")
+        if any(passing(bad, root, tests) is not None for tests in targets[:1]):
+            raise SystemExit("tests pass where nothing can be imported: nothing was tried")
+        took = dict(
+            zip(targets, pool.map(lambda tests: passing(pristine, root, tests), targets), strict=True)
+        )
+        if failing := [" ".join(tests) for tests, seconds in took.items() if seconds is None]:
+            raise SystemExit(f"tests fail without any mistake: {', '.join(failing)}")
+        limits = [PATIENCE + SLOWER * (took[mutant.tests] or 0) for mutant in mutants]
+        tried = pool.map(lambda mutant, limit: attempt(mutant, pristine, root, limit), mutants, limits)
+        yield from zip(mutants, tried, strict=True)
 
 
 def page(found: Sequence[tuple[Mutant, str]], words: str) -> str:
@@ -157,11 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{number:4} of {len(chosen)}  {outcome:10}  {mutant.file}: {mutant.what}", flush=True)
     count = Counter(outcome for _, outcome in found)
     real = count["killed"] + count["survived"]
-    minutes, today = (time.monotonic() - began) / 60, datetime.now(UTC).date()
     words = (
-        f"`make mutants`, {today}, {minutes:.0f} minutes with {options.workers} workers: of {len(found)} "
-        f"mistakes tests notice {count['killed']} ({count['killed'] / max(1, real):.1%}) and miss "
-        f"{count['survived']}; {count['equivalent']} more are none that any test could notice."
+        f"`make mutants`, {datetime.now(UTC).date()}, {(time.monotonic() - began) / 60:.0f} minutes with "
+        f"{options.workers} workers: of {len(found)} mistakes tests notice {count['killed']} "
+        f"({count['killed'] / max(1, real):.1%}) and miss {count['survived']}; no test could notice "
+        f"{count['equivalent']} more."
     )
     print(words.replace("`", ""))
     if not options.only:
