@@ -216,6 +216,19 @@ def test_inferred_labels_are_probabilities():
     torch.testing.assert_close(shares, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
 
 
+def test_noise_is_the_experiments_own():
+    """The same seed asks the same, another seed something else."""
+    task = task_of(torch.rand(4, 3), torch.arange(4) % 2, 2, "logistic")
+    profile = task.profile(Method.parse("fedconcat(inferred=True)"))
+    params = torch.arange(8.0)[None]
+    once, again, other = (
+        FedConcat(inferred=True, noise=5).infer(params, torch.zeros(1, 0), replace(profile, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert once.equal(again)
+    assert not once.equal(other)
+
+
 @pytest.mark.parametrize(("sampling", "selected"), [("all", 1), ("group", 2)])
 def test_cohorts_of_everybody_or_of_each_group(sampling, selected):
     x, y = torch.rand(40, 3), torch.tensor([0] * 20 + [1] * 20)
