@@ -135,6 +135,7 @@ def test_rounds_to_target() -> None:
     assert ours == VECTORS["rtt"]
     assert metrics.rounds_to_target(accuracy, 0.5, rounds=range(0, 80, 10)) == 20
     assert metrics.rounds_to_target(accuracy, 0.7) == math.inf
+    assert metrics.rounds_to_target(accuracy, 0.61) == 6  # reached is enough
     assert metrics.rounds_to_target(accuracy[:2], 0.1, consecutive=3) == math.inf
     assert metrics.rounds_to_target(accuracy[:3], 0.1, consecutive=2, window=3) == math.inf
     assert metrics.rounds_to_target([], 0.1) == math.inf
