@@ -113,21 +113,28 @@ def attempt(mutant: Mutant, pristine: Path, root: Path, limit: float) -> str:
     return "survived" if survived else "killed"
 
 
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
 def hunt(mutants: Sequence[Mutant], workers: int, root: Path = ROOT) -> Iterator[tuple[Mutant, str]]:
     """Each mutant and what became of it, in the order of the list. First all tests must fail where nothing
     can be imported, and pass as things are; a mistake that makes them much slower than that hangs them."""
-    targets = list(dict.fromkeys(mutant.tests for mutant in mutants))
+    files: dict[str, list[str]] = {}
+    for name in sorted({name for mutant in mutants for name in mutant.tests}):
+        files.setdefault(_file(name), []).append(name)
     with copy_of(root / "src") as pristine, copy_of(root / "src") as bad, ThreadPoolExecutor(workers) as pool:
         compileall.compile_dir(pristine, quiet=2)
         (bad / PACKAGE / "__init__.py").write_text("raise ImportError", encoding="utf-8")
-        if any(passing(bad, root, tests) is not None for tests in targets[:1]):
+        if any(passing(bad, root, own) is not None for own in list(files.values())[:1]):
             raise SystemExit("tests pass where nothing can be imported: nothing was tried")
         took = dict(
-            zip(targets, pool.map(lambda tests: passing(pristine, root, tests), targets), strict=True)
+            zip(files, pool.map(lambda file: passing(pristine, root, files[file]), files), strict=True)
         )
-        if failing := [" ".join(tests) for tests, seconds in took.items() if seconds is None]:
+        if failing := [file for file, seconds in took.items() if seconds is None]:
             raise SystemExit(f"tests fail without any mistake: {', '.join(failing)}")
-        limits = [PATIENCE + SLOWER * (took[mutant.tests] or 0) for mutant in mutants]
+        usual = [sum(took[file] or 0 for file in set(map(_file, mutant.tests))) for mutant in mutants]
+        limits = [PATIENCE + SLOWER * seconds for seconds in usual]
         tried = pool.map(lambda mutant, limit: attempt(mutant, pristine, root, limit), mutants, limits)
         yield from zip(mutants, tried, strict=True)
 

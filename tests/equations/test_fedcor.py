@@ -172,6 +172,16 @@ def test_a_rehearsal_is_recorded_and_forgives_all_discounts():
     assert memory["discount"].tolist() == [1, 1]
 
 
+def test_what_is_learnt_from_a_rehearsal_is_how_it_changed_the_losses():
+    """Round 2 rehearses: training changes every client's loss. Rounds 0 and 1 polled what was remembered."""
+    method = Method.parse("fedcor(warmup=0, interval=1, history=3, first_iterations=1, iterations=1)")
+    state, _ = play(method, tiny_task(), 3)
+    memory = state.groups[0].selector
+    assert memory["seen"].tolist() == [0, 1, 2]
+    assert memory["loss"].isfinite().all()
+    assert (memory["changes"][1:] != 0).all()
+
+
 def test_a_rehearsal_costs_its_messages_and_changes_nothing_else():
     """warmup 0, interval 1: round 0 polls; round 1 polls and fits; round 2 polls, rehearses, polls again.
 
