@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from equations.toy import profile_of, round_of
+from fedcohort.core import merge
 from fedcohort.core.flat import Flat, Weights
 from fedcohort.core.loop import step
 from fedcohort.core.merge import features, merged_task, side_by_side
 from fedcohort.core.method import Method
-from fedcohort.core.parts import Merge
-from fedcohort.core.profile import Local
+from fedcohort.core.parts import Memory, Merge, Objective, Trained, View
+from fedcohort.core.profile import Local, Profile
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
@@ -93,6 +95,12 @@ def test_features_are_those_of_evaluation():
     model = Flat(lambda: nn.Sequential(nn.BatchNorm1d(2, eps=0), nn.Linear(2, 3)))
     x = torch.tensor([[5.0, 7.0], [5.0, 9.0]])
     torch.testing.assert_close(features(model, model.init(0), x), x)
+
+
+def test_all_examples_are_encoded_however_many_at_a_time(monkeypatch):
+    monkeypatch.setattr(merge, "CHUNK", 3)
+    x = torch.arange(14.0).view(7, 2)
+    torch.testing.assert_close(features(Flat(lambda: nn.Linear(2, 3)), Weights(torch.ones(9), x[:0]), x), x)
 
 
 def test_megabytes_of_the_published_setting():
@@ -190,6 +198,26 @@ def test_the_layer_on_top_takes_three_steps_and_averages_evenly():
     after = play(method, task, 1, before, engine=Watched(task))[0]
     start = side_by_side(task.model, [group.weights for group in before.groups]).params
     torch.testing.assert_close(after.groups[0].weights.params, start + (moves[0] + moves[1]) / 2)
+
+
+@dataclass(frozen=True)
+class Remembering(Objective):
+    """Every client remembers where it began, and insists on a memory as long as its model."""
+
+    name: ClassVar[str] = "remembering"
+
+    def init_client(self, profile: Profile) -> Memory:
+        return {"begun": torch.zeros(profile.model.num_params)}
+
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        assert view.mine["begun"].shape == begun.params.shape
+        return {"delta": trained.weights.params - begun.params}, {"begun": begun.params}
+
+
+def test_what_clients_remember_of_a_groups_model_is_forgotten_with_it():
+    method = Method.of(Remembering(), FedConcat(groups=2, rounds=1))
+    state, _ = play(method, tiny_task(cohort=8), 3)
+    assert {mine["begun"].shape for mine in state.clients.values()} == {state.groups[0].weights.params.shape}
 
 
 def test_labels_are_inferred_from_answers_to_noise():
