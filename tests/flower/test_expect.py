@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedcohort.core.engine import Order
 from fedcohort.core.parts import Memory
-from fedcohort.flower.expect import outsized, told_accuracy, told_answer, told_loss, told_score
+from fedcohort.core.profile import Local
+from fedcohort.flower.expect import Expected, outsized, told_accuracy, told_answer, told_loss, told_score
 from fedcohort.flower.wire import Letter, NonsenseError
+from fedcohort.methods.fedprox import FedProx
 from fedcohort.trust import Trust
 
 TRUST = Trust()
@@ -97,3 +100,11 @@ def test_who_sends_much_more_than_most_is_named() -> None:
     assert outsized(sent, TRUST) == {}
     sent[2]["delta"] = torch.tensor([1001.0])
     assert list(outsized(sent, TRUST)) == [2]
+
+
+def test_reach_is_that_of_the_objective() -> None:
+    """Two steps of .1 with a pull of 1: .1 and .1 * .9; without it .2."""
+    order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1))
+    for objective, reach in ((FedProx(mu=1.0), 0.19), (FedProx(mu=0.0), 0.2)):
+        expected = Expected(order, 8, {}, 2, True, objective, {}, TRUST)
+        assert expected._reach(2, 8) == pytest.approx(reach)
