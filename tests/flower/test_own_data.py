@@ -8,11 +8,15 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Privacy
 from fedcohort.errors import UserError
 from fedcohort.flower import wire
+from fedcohort.flower.card import Card
 from fedcohort.flower.ledger import Ledger
-from fedcohort.flower.roster import Roster
+from fedcohort.flower.roster import Roster, Wanted, agreed
 from fedcohort.runner import Result
+from fedcohort.trust import Trust
 from flower.inprocess import FIRST, InProcess
 from flower.tiny import experiment, through_flower
 
@@ -185,3 +189,16 @@ def test_a_client_without_data_does_not_take_part(tmp_path: Path) -> None:
         del grid.contexts[FIRST].node_config[key]
     through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     assert roster(tmp_path).clients == NAMES[1:]
+
+
+def test_who_names_a_class_that_is_not_listed_is_left_out() -> None:
+    """Where the experiment lists its classes; where it does not, all that clients name are classes."""
+    said = (("north", ("a", "b")), ("south", ("a", "c")))
+    cards = [Card(1, name, [5, 0, 0], classes, (3,), 0, None, {}) for name, classes in said]
+    listed = Wanted(Method.parse("fedavg"), Privacy(), Trust(), ("a", "b"))
+    kept, classes = agreed(cards, listed)
+    assert [card.name for card in kept] == ["north"]
+    assert classes == ("a", "b")
+    kept, classes = agreed(cards, listed._replace(classes=()))
+    assert [card.name for card in kept] == ["north", "south"]
+    assert classes == ("a", "b", "c")
