@@ -168,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = (
         f"`make mutants`, {datetime.now(UTC).date()}, {(time.monotonic() - began) / 60:.0f} minutes with "
         f"{options.workers} workers: of {len(found)} mistakes tests notice {count['killed']} "
-        f"({count['killed'] / max(1, real):.1%}) and miss {count['survived']}; no test could notice "
-        f"{count['equivalent']} more."
+        f"({count['killed'] / max(1, real):.1%} of those that can be) and miss {count['survived']}; no test "
+        f"could notice the other {count['equivalent']}."
     )
     print(words.replace("`", ""))
     if not options.only:
