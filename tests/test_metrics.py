@@ -44,6 +44,10 @@ def test_coincident_centroids_have_no_davies_bouldin_index() -> None:
     assert metrics.was(one_class_each, PAIRS) == 0
 
 
+def test_a_shape_is_the_shares_in_descending_order() -> None:
+    assert metrics.shapes([[0.1, 0.7, 0.2], [0.5, 0.0, 0.5]]).tolist() == [[0.7, 0.2, 0.1], [0.5, 0.5, 0.0]]
+
+
 def test_wasserstein_adjusted_scores_compare_shapes() -> None:
     assert metrics.was(SHARES, PAIRS) == pytest.approx(VECTORS["was"])
     assert metrics.wadb(SHARES, PAIRS) == pytest.approx(VECTORS["wadb"])
