@@ -54,7 +54,7 @@ def test_the_noticed_are_told_from_the_others(tree: Path) -> None:
     mutants = [planted("a * b"), planted("a - b"), planted("b + a", "so is addition"), planted("a", "no")]
     found = list(hunt(mutants, 1, tree))
     assert [outcome for _, outcome in found] == ["survived", "killed", "equivalent", "not equivalent"]
-    assert attempt(planted(endless), tree / "src", tree, 3.0) == "killed"
+    assert attempt(planted(endless), tree / "src", tree, 1.0) == "killed"
     assert (tree / "src/fedcohort/sums.py").read_text() == "def add(a, b):\n    return a + b\n"
     told = page(found, "words")
     assert "| sums | 1 | 1 | 1 |" in told
