@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test test-deploy fuzz lint bench bench-peers crosscheck docs examples studies clean
+.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers crosscheck docs examples studies clean
 
 install: $(READY)
 
@@ -30,6 +30,9 @@ test-deploy: $(READY)
 
 fuzz: $(READY)
 	@$(BIN)/python -m fuzz.run $(ARGS)
+
+mutants: $(READY)
+	@$(BIN)/python -m mutants.run $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/fedcohort bench $(ARGS)

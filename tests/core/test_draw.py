@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from support.toy import profile_of, round_of
+from support.toy import profile_of, round_of, updates_of
 
 FOUR = profile_of([[1, 1]] * 4)
 
@@ -43,3 +43,18 @@ def test_members_are_distinct_and_as_many_as_wanted(odds):
     assert now.draw("select", odds).equal(now.draw("select", odds))
     purposes = {tuple(now.draw(purpose, odds, 4).tolist()) for purpose in "abcdefgh"}
     assert len(purposes) > 1
+
+
+def test_groups_draw_by_themselves():
+    """Two groups of the same clients: the same draw in all of twenty rounds would be no chance."""
+    rounds = [[replace(round_of(FOUR, 2, number), group=group) for number in range(20)] for group in (0, 1)]
+    first, second = ([now.draw("select").tolist() for now in own] for own in rounds)
+    assert first != second
+
+
+def test_a_part_of_the_updates_has_its_own_rows_and_columns():
+    table = torch.arange(9.0).view(3, 3)
+    updates = updates_of([0, 1, 2], cross=table, cross_size=torch.tensor([5, 6, 7]))
+    part = updates.where(torch.tensor([True, False, True]))
+    assert part.cross.tolist() == [[0, 2], [6, 8]]
+    assert part.cross_size.tolist() == [5, 7]

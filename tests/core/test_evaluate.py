@@ -190,6 +190,9 @@ def test_groups_are_compared_with_the_labels() -> None:
     mixed = measured(state_of(identity, shifted, group=(0, 0, 1, 1)), data=federation(train=train))
     assert mixed["was"] < 0
     assert "was" not in measured(state_of(identity))
+    train[3] = []  # then client 1 is alone in its group and scores 0
+    empty = measured(state_of(identity, shifted, group=(0, 1, 0, 1)), data=federation(train=train))
+    assert empty["was"] == pytest.approx(2 / 3)
 
 
 def test_adapted_is_one_more_local_budget() -> None:

@@ -81,6 +81,15 @@ def test_a_budget_in_steps_is_drawn_in_steps():
     assert steps == {1, 2, 3}
 
 
+def test_a_task_gives_stragglers_less_to_do():
+    """Half of eight are slow: in six rounds each of them once does less than all four epochs."""
+    faults = Faults(stragglers=0.5, straggler_draw="redraw")
+    task = tiny_task(local=Local(epochs=4), faults=faults)
+    fewer = {c for c in range(8) for number in range(6) if task.budget(c, number).epochs < 4}
+    assert fewer == task.slow
+    assert len(fewer) == 4
+
+
 def test_a_lost_client_received_the_model_and_sent_nothing():
     """Half of a cohort of four: four downloads, two uploads."""
     state, (report,) = play(Method.parse("fedavg"), tiny_task(faults=Faults(dropout=0.5)), 1)

@@ -50,6 +50,13 @@ def test_adam_is_torchs(weight_decay):
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
+def test_adam_is_torchs_where_slopes_are_tiny():
+    """A slope of 1e-8 in a first step: 1e-8 / (1e-8 + 1e-8) = half of the learning rate."""
+    params = torch.zeros(1)
+    Optimiser(Local(optimiser="adam"), params).step(params, torch.tensor([1e-8]), 0.1)
+    assert params.tolist() == pytest.approx([-0.05])
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 10])
 def test_reach_of_sgd(steps):
     assert reach(Local(), 0.1, steps) == pytest.approx(0.1 * steps)

@@ -52,6 +52,19 @@ def test_noise_is_each_clients_own_and_repeats_with_the_experiment():
     federation, other = told(0.5)
     moved = replace(federation, train=replace(federation.train, x=federation.train.x + 1))
     assert not disclose(moved, FEDLECC, Privacy("noised", 0.5), 0).counts.equal(other)
+    many = torch.full((8, 4), 1000)
+    assert (
+        len({tuple(row.tolist()) for row in disclosure._noised(many, [4000] * 8, "counts", 0.5, 0, "secret")})
+        == 8
+    )
+
+
+def test_who_has_no_data_is_not_known_by_its_labels():
+    """Client 0 told counts and has no sample; client 2 has samples and told nothing."""
+    task = tiny_task(clients=3)
+    counts = torch.tensor([[1, 1, 0, 0], [2, 3, 0, 0], [0, 0, 0, 0]]).double()
+    profile = replace(task.profile(FEDLECC), counts=counts, size=torch.tensor([0, 5, 5]))
+    assert profile.known_table("fedlecc", counts=True)[1].tolist() == [1]
 
 
 def test_answers_at_two_epsilons_do_not_cancel():

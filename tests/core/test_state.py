@@ -24,6 +24,15 @@ def test_round_trip(text, rounds):
     assert len(again.groups) == len(state.groups)
 
 
+def test_merged_models_keep_their_encoders():
+    state, _ = play(Method.parse("fedconcat(groups=2, rounds=1)"), tiny_task(), 2)
+    again = unpack(pack(state))
+    assert len(state.encoders) == 2
+    for ours, theirs in zip(again.encoders, state.encoders, strict=True):
+        assert ours.params.equal(theirs.params)
+        assert ours.buffers.equal(theirs.buffers)
+
+
 def test_clients_keep_their_own_memory():
     state, _ = play(Method.parse("scaffold"), tiny_task(), 3)
     again = unpack(pack(state))

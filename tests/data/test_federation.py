@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcohort.data import Dataset, Federation, Split, SplitPlan, federate, load
-from fedcohort.data.partition import partitioner
+from fedcohort.data.corruptions import blur, change_images
+from fedcohort.data.partition import Domain, partitioner
 from fedcohort.data.splitting import hold_out, mirror
 from fedcohort.util.errors import UserError
 
@@ -192,6 +193,11 @@ def test_fingerprint_tells_federations_apart() -> None:
     assert base.fingerprint() == make().fingerprint()
     assert len({base.fingerprint(), make(seed=1).fingerprint(), make(data=other).fingerprint()}) == 3
     assert base.fingerprint() != base.pooled().fingerprint()
+    for part in ("train", "validation", "test"):
+        own = federate(blobs(), partitioner("iid", clients=5), SplitPlan(validation=0.2))
+        split = getattr(own, part)
+        turned = replace(own, **{part: replace(split, index=split.index.flip(0))})
+        assert turned.fingerprint() != own.fingerprint(), part
 
 
 def test_ten_thousand_clients() -> None:
@@ -219,6 +225,26 @@ def test_domains_change_the_pictures_of_their_clients_only() -> None:
             else:  # a blur keeps the mean and loses contrast
                 assert split.examples(k)[0].std() < 0.9 * before.examples(k)[0].std()
     assert torch.equal(plain.train.x, digits.x)
+
+
+def test_official_test_images_are_changed_too_by_noise_of_their_own() -> None:
+    """Black pictures: what is seen of them is the noise."""
+    black, labels = torch.zeros(40, 1, 4, 4), torch.arange(40) % 2
+    data = Dataset(black, labels, ("a", "b"), test_x=black.clone(), test_y=labels)
+    noisy = federate(data, partitioner("domains", clients=4, clean=0, noise=1, blur=0, sigma=0.5))
+    assert noisy.test.x.std().item() == pytest.approx(0.5, rel=0.1)
+    assert not torch.equal(noisy.train.x, noisy.test.x)
+
+
+def test_a_blur_keeps_to_its_channel_and_to_its_client() -> None:
+    """A white and a black channel stay white and black; a picture of nobody stays as it is."""
+    picture = torch.stack([torch.ones(8, 8), torch.zeros(8, 8)])[None]
+    torch.testing.assert_close(blur(picture, 2.0), picture)
+    dot = torch.zeros(2, 1, 8, 8)
+    dot[:, :, 4, 4] = 1
+    seen = change_images(dot, np.array([0, -1]), (Domain("blur", blur=2.0),), 0, "train")
+    assert seen[0].max() < 0.1
+    assert torch.equal(seen[1], dot[1])
 
 
 def test_domains_need_images() -> None:

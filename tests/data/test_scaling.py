@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedcohort.data import Dataset, Federation, SplitPlan, federate
+from fedcohort.data import Dataset, Federation, SplitPlan, federate, scaling
 from fedcohort.data.partition import partitioner
-from fedcohort.data.scaling import Moments, Scale, merged, moments
+from fedcohort.data.scaling import Moments, Scale, merged, moments, scaled
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.settings import UserError
 
@@ -67,6 +67,28 @@ def test_channels_are_what_columns_are() -> None:
     torch.testing.assert_close(scale.std, images.std((0, 2, 3), correction=0))
     nothing = merged(Moments(*torch.zeros(3, 2, 3, dtype=torch.float64)))
     assert nothing.std.tolist() == [1, 1, 1]  # nothing to divide by
+
+
+def test_moments_are_of_all_rows_however_many_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "BLOCK", 2)
+    x = torch.tensor([[1.0], [3.0], [5.0], [7.0], [9.0]])
+    told = moments(x, torch.arange(5), torch.tensor([0, 0, 1, 1, 1]), 2, torch.tensor([True]))
+    assert [table.flatten().tolist() for table in told] == [[2, 3], [2, 7], [2, 8]]
+    scale = Scale(torch.tensor([1.0]), torch.tensor([2.0]))
+    assert scaled(x, scale, torch.tensor([True])).flatten().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_deviation_below_what_single_precision_tells_is_none() -> None:
+    """A million and a thousandth of deviation: a float32 of that size has steps of a sixteenth."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    assert merged(Moments(3 * one, 1e6 * one, 3e-6 * one)).std.tolist() == [1]
+    assert merged(Moments(3 * one, one, 3e-6 * one)).std.tolist() == pytest.approx([1e-3])
+
+
+def test_what_is_no_quantity_is_left_alone_whatever_a_scale_says() -> None:
+    scale = Scale(torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0]))
+    changed = scaled(torch.tensor([[5.0, 1.0]]), scale, torch.tensor([True, False]))
+    assert changed.tolist() == [[2.0, 1.0]]
 
 
 @pytest.mark.parametrize("scale", ["federated", "client"])

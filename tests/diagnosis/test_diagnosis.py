@@ -189,6 +189,12 @@ def test_notes_name_absent_and_lonely_classes() -> None:
     assert any("single client: d" in note for note in notes)
 
 
+def test_pairs_without_a_sample_are_those_of_clients_and_classes_that_have_some() -> None:
+    """One of four; an empty client and an absent class make no pairs."""
+    notes = diagnose([[5, 5, 0], [5, 0, 0], [0, 0, 0]]).verdict.notes
+    assert any(note.startswith("25% of client-class pairs") for note in notes)
+
+
 def test_every_verdict_is_three_sentences() -> None:
     for counts in (A, B, iid(5), iid(500)):
         for sentence in words(diagnose(counts)):

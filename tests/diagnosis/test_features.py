@@ -12,10 +12,10 @@ from rich.console import Console
 from fedcohort.cli.diagnosis_tables import show_features
 from fedcohort.data import Federation, Split, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
-from fedcohort.diagnosis.features import diagnose_features
 from fedcohort.stats.attribute_psi import (
     attributes,
     bin_counts,
+    diagnose_features,
     feature_psi,
     quantity_terms,
 )
@@ -94,6 +94,8 @@ def test_the_shifted_attribute_stands_out_and_the_others_are_chance():
     assert skew.wpsi[3] > 0.1
     assert (np.delete(skew.wpsi, 3) < 3 * 9 / 4000).all()
     assert skew.psi[:, 3].argmax() == 2
+    alone = diagnose_features(federation(x, owner + 1))  # a client without samples is no part of chance
+    assert alone.chance == pytest.approx([9 / 4000] * 5)
 
 
 def test_tables_name_the_attribute_and_the_client():

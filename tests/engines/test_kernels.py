@@ -21,6 +21,17 @@ def test_pooling_and_its_gradient(shape, rectified):
     torch.testing.assert_close(slopes[1], slopes[0])
 
 
+def test_of_equal_elements_the_first_has_the_slope():
+    """A picture of one colour, as PyTorch has it; two equal rows, and two equal columns."""
+    rows = torch.arange(4.0).expand(1, 1, 4, 4)
+    for x in (torch.ones(1, 1, 4, 4), rows, rows.mT):
+        slopes = []
+        for layer in (nn.MaxPool2d(2), FastMaxPool2d(2)):
+            at = x.clone().requires_grad_()
+            slopes.append(torch.autograd.grad(layer(at).sum(), at)[0])
+        assert slopes[1].equal(slopes[0])
+
+
 def test_only_the_plain_halving_is_replaced():
     others = [nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.AvgPool2d(2)]
     network = speed_up(nn.Sequential(nn.MaxPool2d(2), nn.Sequential(nn.MaxPool2d(2)), *others))

@@ -243,6 +243,21 @@ def test_evaluation_agrees_with_the_reference():
     torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
+def test_clients_are_evaluated_in_pieces_and_whole(monkeypatch):
+    """Seven rows at a time: losses, accuracies and scores are of all rows of every client."""
+    monkeypatch.setattr(pool, "EVALUATE", 7)
+    task = tiny_task()
+    slow, fast = ReferenceEngine(task), PoolEngine(task, 2)
+    weights, everyone = [task.model.init(seed) for seed in range(2)], torch.arange(8)
+    assert int(task.federation.train.sizes.min()) > 7
+    first = Trial(weights[:1], everyone)
+    torch.testing.assert_close(fast.losses(first), slow.losses(first))
+    trial = Trial(weights, everyone)
+    torch.testing.assert_close(fast.cross_accuracy(trial), slow.cross_accuracy(trial), equal_nan=True)
+    served = [(weights[0]._asdict(), everyone)]
+    assert fast.score(served).right.tolist() == slow.score(served).right.tolist()
+
+
 def test_small_clients_are_trained_together_and_large_ones_alone():
     stack = PoolEngine(tiny_task()).stack
     assert pool.is_small(stack, size=60, steps=2, batch=32)

@@ -64,6 +64,7 @@ ARRAYS = {
     "a header that says more than the shape": Array("float32", (140,), NPY, header((10**12,))),
     "nothing of an endless kind": Array("float32", (0, 10**15), NPY, header((0, 10**15))),
     "a negative side": Array("float32", (-1, -140), NPY, header((140,)) + bytes(560)),
+    "a side that numpy would work out": Array("float32", (-1,), NPY, header((-1,)) + bytes(4)),
     "an archive": Array("float32", (140,), NPY, npz()),
     "a pickle": Array("float32", (140,), NPY, pickle.dumps(Bomb())),
     "objects": Array("object", (1,), NPY, saved(BOMBS, allow_pickle=True)),

@@ -8,9 +8,13 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Privacy
+from fedcohort.core.trust import Trust
 from fedcohort.flower import messages
+from fedcohort.flower.client_info import ClientInfo
 from fedcohort.flower.ledger import Ledger
-from fedcohort.flower.roster import Roster
+from fedcohort.flower.roster import Roster, Wanted, agreed
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from support.flower_tiny import experiment, through_flower
@@ -185,3 +189,16 @@ def test_a_client_without_data_does_not_take_part(tmp_path: Path) -> None:
         del grid.contexts[FIRST].node_config[key]
     through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     assert roster(tmp_path).clients == NAMES[1:]
+
+
+def test_who_names_a_class_that_is_not_listed_is_left_out() -> None:
+    """Where the experiment lists its classes; where it does not, all that clients name are classes."""
+    said = (("north", ("a", "b")), ("south", ("a", "c")))
+    infos = [ClientInfo(1, name, [5, 0, 0], classes, (3,), 0, None, {}) for name, classes in said]
+    listed = Wanted(Method.parse("fedavg"), Privacy(), Trust(), ("a", "b"))
+    kept, classes = agreed(infos, listed)
+    assert [info.name for info in kept] == ["north"]
+    assert classes == ("a", "b")
+    kept, classes = agreed(infos, listed._replace(classes=()))
+    assert [info.name for info in kept] == ["north", "south"]
+    assert classes == ("a", "b", "c")

@@ -261,6 +261,22 @@ def test_somebody_else_in_the_place_of_a_missing_client_is_not_taken(tmp_path: P
     assert "client 0, node 5000, is none of the clients" in log_of(tmp_path)
 
 
+@pytest.mark.parametrize("change", [{"name": "client 9"}, {"sizes": [8, 2, 2]}], ids=["name", "sizes"])
+def test_a_missing_client_is_known_by_its_name_and_its_sizes(change: dict, tmp_path: Path) -> None:
+    """Somebody comes who has the one and not the other."""
+    grid = nodes(tmp_path)
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        if kind == messages.TRAIN:
+            grid.offline.add(BAD)
+            grid.contexts.setdefault(5000, grid.contexts[BAD])
+        return rewritten(reply, facts=change) if (kind, node) == (messages.PROFILE, 5000) else reply
+
+    grid.spoil = spoil
+    through_flower(experiment("fedavg", rounds=3), tmp_path, grid, timeout=0.2)
+    assert [kind for kind, node, *_ in grid.seen if node == 5000] == [messages.PROFILE]
+
+
 @pytest.mark.parametrize("failures", [1, 3])
 def test_a_returning_client_that_cannot_say_who_it_is_is_asked_again(failures: int, tmp_path: Path) -> None:
     """Its first answers are lost. The third one would be too many."""

@@ -19,7 +19,7 @@ from flwr.app import Context, Message, RecordDict
 from fedcohort.core.profile import Local
 from fedcohort.flower import messages
 from fedcohort.flower.messages import Payload
-from fedcohort.flower.policy import LOSS_CAP, Policy
+from fedcohort.flower.policy import LOSS_CAP, Policy, Refusal
 from fedcohort.runs.experiment import Experiment, config_hash
 from support.flower_tiny import experiment
 from support.inprocess import FIRST, InProcess
@@ -133,6 +133,15 @@ def test_noise_cannot_be_asked_away(client: Callable[..., Ask]) -> None:
     half = told_counts(asked_otherwise(messages.PROFILE))
     assert half is not None
     np.testing.assert_allclose(np.array(half) / sum(half), np.array(answers[0]) / sum(answers[0]))
+
+
+@pytest.mark.parametrize("asked", [0.01, 1e6])
+def test_how_much_noise_is_the_clients_own_choice(asked: float, tmp_path: Path) -> None:
+    """Whatever epsilon a run asks for; it counts for the data of the experiment itself only."""
+    ledger = Policy("noised", epsilon=0.5, budget=2.0).ledger(tmp_path, asked)
+    assert (ledger.epsilon, ledger.budget) == (0.5, 2.0)
+    assert Policy("noised", epsilon=0.5).ledger(tmp_path, asked).budget == 0.5
+    assert Policy("noised", epsilon=None).ledger(tmp_path, asked).epsilon == asked
 
 
 def test_a_run_that_asks_for_noise_gets_noise_from_an_open_client_too(client: Callable[..., Ask]) -> None:
@@ -360,6 +369,15 @@ def test_a_run_stays_what_it_was(client: Callable[..., Ask]) -> None:
     token = {"token": "ab" * 8}
     assert client(privacy="exact")(messages.PROFILE, token).facts["name"] == "north"
     assert is_refused(client("fedlecc", privacy="exact")(messages.PROFILE, token))
+
+
+def test_a_module_is_allowed_with_its_parts_and_no_other_of_a_like_name() -> None:
+    policy = Policy(allow=("json",))
+    for module in ("json", "json.decoder"):
+        policy.check_code({}, f"{module}:loads")
+    for module in ("jsonb", "jso", "os"):
+        with pytest.raises(Refusal, match=f"--allow {module} allows it"):
+            policy.check_code({}, f"{module}:loads")
 
 
 @pytest.mark.parametrize("where", ["model", "imports", "load"])

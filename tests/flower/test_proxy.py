@@ -67,12 +67,12 @@ class Link(BaseHTTPRequestHandler):
 class Proxy:
     """A gate that runs, and ways to reach it."""
 
-    def __init__(self, certs: Path) -> None:
-        self.certs, self.port = certs, free_port()
+    def __init__(self, certs: Path, of_link: Path | None = None) -> None:
+        self.certs, self.port, of_link = certs, free_port(), of_link or certs
         self.trust = ssl.create_default_context(cafile=certs / "ca.crt")
         self.link = ThreadingHTTPServer((HOME, 0), Link)
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        serving.load_cert_chain(certs / "server.crt", certs / "server.key")
+        serving.load_cert_chain(of_link / "server.crt", of_link / "server.key")
         self.link.socket = serving.wrap_socket(self.link.socket, server_side=True)
         threading.Thread(target=self.link.serve_forever, daemon=True).start()
 
@@ -221,8 +221,21 @@ def test_an_operators_call_never_passes(gate, path):
     assert Link.heard == heard
 
 
+def test_nothing_passes_to_a_superlink_of_another_authority(gate, tmp_path):
+    """Whoever took its port on this machine: the client is told to try again, and its call is not heard."""
+    write_certificates(tmp_path, [], clients=0)
+    impostor, heard = Proxy(gate.certs, tmp_path), Link.heard
+    impostor.start()
+    try:
+        assert impostor.ask(PUSH, b"body").status_code == 503
+        assert Link.heard == heard
+    finally:
+        impostor.stop()
+
+
 def test_a_strangers_call_never_passes(gate, tmp_path):
-    """With a key that nobody admitted, an admitted key whose signature is another's, an old signature."""
+    """With a key that nobody admitted, an admitted key whose signature is another's, or is old or of the
+    future."""
     stranger, _ = write_key(tmp_path / "stranger.key")
     mine, theirs, old = gate.signed(), gate.signed(stranger), gate.signed(at="2026-01-01T00:00:00+00:00")
     heard = Link.heard
@@ -230,6 +243,7 @@ def test_a_strangers_call_never_passes(gate, tmp_path):
         theirs,
         {**mine, "flwr-signature": theirs["flwr-signature"]},
         old,
+        gate.signed(at="2999-01-01T00:00:00+00:00"),
         {**mine, "flwr-timestamp": old["flwr-timestamp"]},
         {**mine, "flwr-timestamp": "yesterday"},
         {**mine, "flwr-signature": "%"},

@@ -59,6 +59,14 @@ def test_client_memory_on_disk(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_an_update_that_nobody_wanted_goes_with_its_round(tmp_path: Path) -> None:
+    keep = ClientStore(tmp_path, "0123456789abcdef", "a")
+    for number in (1, 2):
+        keep.hold({"delta": torch.tensor([float(number)])}, number)
+    assert keep.held(1) is None
+    assert keep.held(2)["delta"].tolist() == [2.0]
+
+
 @pytest.mark.parametrize("token", ["", "../../etc", "ABCDEF012345", "0123"])
 def test_a_server_cannot_choose_where_a_client_writes(token: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="token"):

@@ -182,11 +182,15 @@ def test_a_call_that_finds_no_tear_is_over():
     assert states[2].bytes_up - states[1].bytes_up == 4
 
 
-def test_who_stays_away_goes_with_the_larger_half():
-    """Client 4 never answers: {0, 2} and {1} of those who do, so it stays with {0, 2}."""
-    task = toy_task((3, -3, 3, 3), **FOUR)
+@pytest.mark.parametrize(
+    ("b", "group"), [((3, -3, 3, 3), [0, 1, 0, 0]), ((-3, 3, 3, 3), [0, 1, 1, 1])], ids=["first", "second"]
+)
+def test_who_stays_away_goes_with_the_larger_half(b, group):
+    """Client 3 never answers: {0, 2} and {1} of those who do, so it stays with {0, 2}; or it goes with {1, 2}
+    and leaves {0}."""
+    task = toy_task(b, **FOUR)
     states = play_toy("cfl(eps1=1, eps2=0.1)", (0, 1), (0, 1), task=task, lost=(3,))
-    assert states[1].grouping["group"].tolist() == [0, 1, 0, 0]
+    assert states[1].grouping["group"].tolist() == group
 
 
 def test_two_clients_are_never_split_and_the_first_rounds_may_be_spared():

@@ -218,3 +218,14 @@ def test_a_cohort_of_everybody_or_of_each_group(sampling, trained):
     state, (report,) = play(Method.parse(f"clust_psi_pfl(sampling='{sampling}')"), task, 1)
     assert len(state.groups) == 3
     assert len(report.selected) == trained
+
+
+def test_each_group_draws_from_its_members_and_learns_of_them_alone():
+    """All of ten train, everyone for its own group, whose selector remembers the losses of its members."""
+    task = Task.of(federation_of(TIED), "logistic", cohort=10)
+    method = Method.parse("clust_psi_pfl(sampling='group')+fedlecc(loss_source='last_seen')")
+    state, (report,) = play(method, task, 1)
+    assert sorted(report.selected.tolist()) == list(range(10))
+    for number, group in enumerate(state.groups):
+        known = group.selector["loss"].isfinite()
+        assert known.equal(state.grouping["group"] == number)

@@ -52,6 +52,17 @@ def test_validation_data_of_another_tensor_join():
         assert all(a.equal(b) for a, b in zip(ours.examples(client), theirs.examples(client), strict=True))
 
 
+def test_validation_data_of_another_tensor_keep_their_examples():
+    """Each client's are behind those it trains on, and are what they were."""
+    federation = tiny_task().federation
+    held = federation.validation
+    own = replace(held, x=held.x[held.index] + 9, y=held.y[held.index], index=torch.arange(len(held.index)))
+    joined = replace(federation, validation=own).without_validation().train
+    for client in range(8):
+        size = int(federation.train.sizes[client])
+        assert joined.examples(client)[0][size:].equal(own.examples(client)[0])
+
+
 def test_statistics_may_be_averaged_evenly():
     updates = updates_of([0, 1], size=torch.tensor([10, 30]))
     assert FairAvg().statistics(updates.even, updates).tolist() == [0.25, 0.75]

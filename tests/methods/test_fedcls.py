@@ -54,6 +54,15 @@ def test_every_client_of_a_cluster_is_as_likely():
     assert firsts == {0, 1, 2, 3}
 
 
+def test_every_cluster_is_as_likely_to_be_visited_first():
+    """Clusters of three clients and of one: a cohort of one is of the second in about half of 40 rounds."""
+    profile = profile_of([[1, 0]] * 3 + [[0, 1]])
+    part = FedCLS()
+    memory = part.init_selector(profile)
+    drawn = [int(part.select(memory, round_of(profile, 1, number), None)) for number in range(40)]
+    assert 10 <= drawn.count(3) <= 30
+
+
 def test_complement_adds_whoever_is_farthest():
     """From 1100: 0011 differs in 4. Then 1110, 0111 and 1010 are 1 or 2 from one of the two, 1100 is 0."""
     chosen = FedCLS(complement=True).grow(0, torch.arange(6), torch.tensor(HOLDS) > 0, 3)

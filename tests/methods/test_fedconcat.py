@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fedcohort.core.method import Method
-from fedcohort.core.profile import Local
-from fedcohort.core.records import Merge
+from fedcohort.core.profile import Local, Profile
+from fedcohort.core.records import Memory, Merge, Trained, View
+from fedcohort.core.roles import Objective
+from fedcohort.core.round import merge
 from fedcohort.core.round.loop import step
 from fedcohort.core.round.merge import features, merged_task, side_by_side
 from fedcohort.core.state import State, pack, unpack
@@ -93,6 +96,12 @@ def test_features_are_those_of_evaluation():
     model = Flat(lambda: nn.Sequential(nn.BatchNorm1d(2, eps=0), nn.Linear(2, 3)))
     x = torch.tensor([[5.0, 7.0], [5.0, 9.0]])
     torch.testing.assert_close(features(model, model.init(0), x), x)
+
+
+def test_all_examples_are_encoded_however_many_at_a_time(monkeypatch):
+    monkeypatch.setattr(merge, "CHUNK", 3)
+    x = torch.arange(14.0).view(7, 2)
+    torch.testing.assert_close(features(Flat(lambda: nn.Linear(2, 3)), Weights(torch.ones(9), x[:0]), x), x)
 
 
 def test_megabytes_of_the_published_setting():
@@ -192,6 +201,26 @@ def test_the_layer_on_top_takes_three_steps_and_averages_evenly():
     torch.testing.assert_close(after.groups[0].weights.params, start + (moves[0] + moves[1]) / 2)
 
 
+@dataclass(frozen=True)
+class Remembering(Objective):
+    """Every client remembers where it began, and insists on a memory as long as its model."""
+
+    name: ClassVar[str] = "remembering"
+
+    def init_client(self, profile: Profile) -> Memory:
+        return {"begun": torch.zeros(profile.model.num_params)}
+
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        assert view.mine["begun"].shape == begun.params.shape
+        return {"delta": trained.weights.params - begun.params}, {"begun": begun.params}
+
+
+def test_what_clients_remember_of_a_groups_model_is_forgotten_with_it():
+    method = Method.of(Remembering(), FedConcat(groups=2, rounds=1))
+    state, _ = play(method, tiny_task(cohort=8), 3)
+    assert {mine["begun"].shape for mine in state.clients.values()} == {state.groups[0].weights.params.shape}
+
+
 def test_labels_are_inferred_from_answers_to_noise():
     """Two clients know only class 0 and two only class 1; after one round of all, two groups."""
     x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
@@ -214,6 +243,19 @@ def test_inferred_labels_are_probabilities():
     params = torch.cat([torch.zeros(2, 6), heads], 1)
     shares = FedConcat(inferred=True, noise=5).infer(params, torch.zeros(2, 0), profile)
     torch.testing.assert_close(shares, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
+
+
+def test_noise_is_the_experiments_own():
+    """The same seed asks the same, another seed something else."""
+    task = task_of(torch.rand(4, 3), torch.arange(4) % 2, 2, "logistic")
+    profile = task.profile(Method.parse("fedconcat(inferred=True)"))
+    params = torch.arange(8.0)[None]
+    once, again, other = (
+        FedConcat(inferred=True, noise=5).infer(params, torch.zeros(1, 0), replace(profile, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert once.equal(again)
+    assert not once.equal(other)
 
 
 @pytest.mark.parametrize(("sampling", "selected"), [("all", 1), ("group", 2)])

@@ -94,6 +94,20 @@ def test_the_likelihood_is_that_of_a_normal_distribution():
     assert float(gaussian.surprise(x, changes, weight, 0.3)) == pytest.approx(expected, rel=1e-6)
 
 
+def test_noise_is_a_deviation():
+    """x = (1, 2), noise .1: variances 1 + .01 and 4 + .01, covariance 2."""
+    found = gaussian.covariance(torch.tensor([[1.0], [2.0]]).double(), 0.1)
+    torch.testing.assert_close(found, torch.tensor([[1.01, 2.0], [2.0, 4.01]]).double())
+
+
+def test_the_mean_change_is_weighted():
+    """1 with weight 1 and 5 with weight 3: mean 4; who was not observed does not count."""
+    values = torch.tensor([[1.0, 2.0], [5.0, torch.nan]]).double()
+    found = gaussian.centred(values, torch.tensor([1.0, 3.0]).double())
+    assert found[:, 0].tolist() == [-3.0, 1.0]
+    assert found[0, 1] == 0
+
+
 def test_a_fit_finds_who_moves_together():
     """Clients 0 and 1 move alike, 2 and 3 against them: after the fit the embedding says so."""
     part, profile = FedCor(dimensions=3, mean="zero", noise=0.3), profile_of([[1, 1]] * 4)
@@ -157,6 +171,16 @@ def test_a_rehearsal_is_recorded_and_forgives_all_discounts():
     memory = part.learn(memory, now, torch.tensor([2.0, 2.0]), torch.tensor([1.5, 1.0]))
     assert memory["changes"][-1].tolist() == [-0.5, -1.0]
     assert memory["discount"].tolist() == [1, 1]
+
+
+def test_what_is_learnt_from_a_rehearsal_is_how_it_changed_the_losses():
+    """Round 2 rehearses: training changes every client's loss. Rounds 0 and 1 polled what was remembered."""
+    method = Method.parse("fedcor(warmup=0, interval=1, history=3, first_iterations=1, iterations=1)")
+    state, _ = play(method, tiny_task(), 3)
+    memory = state.groups[0].selector
+    assert memory["seen"].tolist() == [0, 1, 2]
+    assert memory["loss"].isfinite().all()
+    assert (memory["changes"][1:] != 0).all()
 
 
 def test_a_rehearsal_costs_its_messages_and_changes_nothing_else():

@@ -300,6 +300,15 @@ def test_patience_waits_until_everybody_could_be_seen():
     assert settled == [1, 2, 3, 4, 5, 0, 1, 2]
 
 
+def test_patience_begins_anew_where_the_matrix_still_moves():
+    """Three settled rounds count for nothing once a round is above the tolerance."""
+    profile, part = profile_of([[1, 1]] * 60), FedGWC(tolerance=NEVER)
+    memory = part.init_grouping(profile)
+    memory["settled"][0] = 3
+    memory = part.regroup(memory, updates_of(range(10), torch.ones(10, 8)), round_of(profile, 10))
+    assert int(memory["settled"][0]) == 0
+
+
 def test_before_a_split_it_is_fedavg_bit_for_bit():
     ours, _ = play(Method.parse("fedgwc"), tiny_task())
     theirs, _ = play(Method.parse("fedavg"), tiny_task())

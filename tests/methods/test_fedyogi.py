@@ -39,3 +39,14 @@ def test_the_start_of_the_second_moment(v0, start):
 def test_weights(weighted, expected):
     updates, now = updates_of([0, 1], size=torch.tensor([10, 30])), round_of(profile_of([[1, 1]] * 2), 2)
     assert FedYogi(weighted=weighted).weights({}, updates, now).tolist() == expected
+
+
+def test_the_standard_correction():
+    """Step 1: sqrt(1 - .99) / (1 - .9) = 1; step 2: sqrt(1 - .9801) / (1 - .81) = .7424598 times as far."""
+    plain, corrected = (
+        two_steps(FedYogi(server_lr=0.001, tau=0.01, v0="zero", bias=bias), 0.0)
+        for bias in ("none", "standard")
+    )
+    assert corrected[0] == plain[0]
+    for own, other, start in zip(corrected[1], plain[1], plain[0], strict=True):
+        assert own - start == pytest.approx(0.7424597884 * (other - start), rel=1e-6)

@@ -10,7 +10,7 @@ import torch
 from fedcohort.core.latency import latencies
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
-from fedcohort.methods.haccs import HACCS
+from fedcohort.methods.haccs import HACCS, cluster_means
 from fedcohort.stats.histograms import BINS, histogram_distances
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
@@ -81,6 +81,12 @@ def test_before_any_loss_is_known_all_clusters_have_the_same():
     assert part.candidates(MEMORY, round_of(SIX, 2)) is None
     after = part.observe(MEMORY, round_of(SIX, 2), updates_of([1], torch.tensor([[1.0, 3.0]])))
     assert after["loss"][1] == 2
+
+
+def test_a_cluster_is_known_by_the_mean_of_its_clients():
+    """Losses 1 and 3 in cluster 0, 5 in cluster 1, none in cluster 2: a large cluster is no worse served."""
+    means = cluster_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), 3)
+    assert means.tolist() == pytest.approx([2.0, 5.0, torch.nan], nan_ok=True)
 
 
 def test_degenerate_odds_are_even():

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from fedcohort.core.evaluate import serving, settle
+from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import start, step
@@ -165,3 +166,8 @@ def test_planted_groups_are_found():
     group = settle(method, state, task.profile(method), ReferenceEngine(task)).grouping["group"].tolist()
     assert group in ([0] * 6 + [1] * 6, [1] * 6 + [0] * 6)
     assert accuracy(method, task, state) > 0.95 > 0.7 > accuracy(FEDAVG, task, play(FEDAVG, task, 20)[0])
+
+
+def test_who_is_lost_has_chosen_nothing():
+    state, _ = play(Method.parse("ifca(groups=2)"), tiny_task(faults=Faults(dropout=1.0)), 2)
+    assert not state.grouping["chose"].any()

@@ -9,6 +9,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory, Trained, View
 from fedcohort.core.state import State
+from fedcohort.engines.batched import BatchedEngine
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.scaffold import Scaffold
@@ -157,11 +158,15 @@ def test_niid_is_biased_under_momentum(lr, bias):
 
 
 @pytest.mark.parametrize("optimiser", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}])
-def test_both_engines_correct_after_the_step(optimiser):
+def test_all_engines_correct_after_the_step(optimiser):
     """Two rounds, so that c and c_k are not zero any more."""
     task, method = tiny_task(local=Local(lr=0.1, batch=8, **optimiser)), Method.parse("scaffold(mode='niid')")
-    slow, fast = (play(method, task, 2, engine=engine(task))[0] for engine in (ReferenceEngine, PoolEngine))
-    torch.testing.assert_close(fast.groups[0].weights.params, slow.groups[0].weights.params)
+    slow, *fast = (
+        play(method, task, 2, engine=engine(task))[0]
+        for engine in (ReferenceEngine, PoolEngine, BatchedEngine)
+    )
+    for state in fast:
+        torch.testing.assert_close(state.groups[0].weights.params, slow.groups[0].weights.params)
 
 
 def test_the_first_round_by_samples_is_fedavg_bit_for_bit():

@@ -96,6 +96,16 @@ def test_fedentropy_saves_the_uploads_it_declines():
     assert state.bytes_down == 3 * M * W
 
 
+def test_fedgwc_tells_the_loss_of_every_step():
+    """Two epochs of batches of 16: as many numbers as steps, from each of the cohort."""
+    task = tiny_task()
+    state, (report,) = play(Method.parse("fedgwc"), task, 1)
+    sizes = task.federation.train.sizes[report.selected].tolist()
+    steps = sum(task.local.steps_for(size) for size in sizes)
+    assert steps > 2 * len(sizes)
+    assert state.bytes_up == len(sizes) * W + steps * NUMBER
+
+
 @pytest.mark.parametrize(("text", "models"), [("fedavg", 1), ("scaffold", 2)])
 def test_lost_clients_got_the_model_and_sent_nothing(text, models):
     half = Faults(dropout=0.5)

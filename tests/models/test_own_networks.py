@@ -91,6 +91,8 @@ def test_frozen_layers_stay_as_they_are(network, engine):
     task = task_of(network, weight_decay=0.1, momentum=0.9)
     frozen, moved = task.model.frozen, trained(task, engine) - task.model.init(task.seed).params
     assert frozen is not None
+    fixed = [not p.requires_grad for p in network().parameters() for _ in range(p.numel())]
+    assert frozen.tolist() == fixed
     assert not moved[frozen].any()
     assert moved[~frozen].all()
 

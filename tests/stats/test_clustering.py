@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fedcohort.stats import clustering
@@ -85,6 +86,37 @@ def test_kmeans_depends_on_the_seed_alone() -> None:
     first, again = (clustering.kmeans_by_silhouette(points, 8, seed=3) for _ in range(2))
     assert first.scores == again.scores
     assert first.labels.tolist() == again.labels.tolist()
+
+
+def test_kmeans_starts_by_the_seed() -> None:
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    found = {tuple(clustering.kmeans_groups(points, 8, seed, starts=1).tolist()) for seed in range(5)}
+    assert len(found) > 1
+
+
+def test_kmeans_counts_equal_rows_as_often_as_they_occur() -> None:
+    """Every row is nearest to the mean of its own group; with means of the distinct rows some are not."""
+    draw = np.random.default_rng(3)
+    points = np.repeat(draw.normal(size=(20, 2)), draw.integers(1, 50, 20), axis=0)
+    labels = clustering.kmeans_groups(points, 4, seed=0)
+    means = np.stack([points[labels == group].mean(axis=0) for group in range(4)])
+    assert cdist(points, means).argmin(axis=1).tolist() == labels.tolist()
+
+
+def test_groups_with_a_capacity_are_those_nearest_to_their_own_means() -> None:
+    """Assignment and means are repeated until nothing moves; the first assignment is not there yet."""
+    points = np.random.default_rng(3).normal(size=(15, 2))
+    labels = clustering.capped_groups(points, 3, 6, seed=0)
+    assert np.bincount(labels).max() <= 6
+    means = np.stack([points[labels == group].mean(axis=0) for group in range(3)])
+    cost = cdist(points, means, "sqeuclidean")
+    rows, places = linear_sum_assignment(np.repeat(cost, 6, axis=1))
+    assert cost[rows, places // 6].sum() == pytest.approx(cost[np.arange(15), labels].sum())
+
+
+def test_who_was_not_grouped_joins_the_largest_group() -> None:
+    labels = clustering.join_largest(np.array([0, 1, 1]), np.array([0, 2, 3]), 5)
+    assert labels.tolist() == [0, 1, 1, 1, 1]
 
 
 def test_silhouette_over_a_sample_still_finds_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +261,14 @@ def test_optics_on_a_sample_finds_the_groups_of_all() -> None:
     tight = np.repeat(centres, 100, axis=0) + rng.normal(size=(600, 8)) * 0.1
     labels = clustering.optics_groups(np.vstack([tight, centres[:1] + 50]), min_samples=15, exact=300)
     assert labels.tolist() == [*np.repeat(np.arange(6), 100).tolist(), 6]
+
+
+def test_optics_on_a_sample_leaves_out_who_is_too_far_from_it() -> None:
+    """Half of the points are the sample; wherever a far one stands, in the sample or not, it is alone."""
+    rng = np.random.default_rng(0)
+    tight = np.repeat(rng.normal(size=(3, 8)) * 10, 60, axis=0) + rng.normal(size=(180, 8)) * 0.1
+    for place in range(4):
+        table = np.insert(tight, place, tight[0] + 50, axis=0)
+        labels = clustering.optics_groups(table, min_samples=10, exact=90)
+        assert np.flatnonzero(labels == labels[place]).tolist() == [place]
+        assert labels.max() == 3

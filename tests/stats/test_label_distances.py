@@ -70,6 +70,19 @@ def test_psi_of_other_partitions() -> None:
     assert wpsi(B) == pytest.approx(VECTORS["B_wpsi"], rel=1e-12)
 
 
+def test_larger_clients_weigh_more() -> None:
+    """40 samples with shares (.75, .25) and 10 with (.2, .8): the pool is (.64, .36), not the mean of both.
+
+    PSI: .11 ln(.75 / .64 * .36 / .25) = .0575573 and .44 ln(.64 / .2 * .8 / .36) = .8631298; by samples
+    .8 * .0575573 + .2 * .8631298 = .2186718. Label distances .22 and .88, by samples .352.
+    """
+    counts = [[30, 10], [2, 8]]
+    np.testing.assert_allclose(pooled(counts), [0.64, 0.36])
+    np.testing.assert_allclose(psi(counts, eps=0.0), [0.0575573, 0.8631298], atol=1e-7)
+    assert wpsi(counts, eps=0.0) == pytest.approx(0.2186718, abs=1e-7)
+    assert label_emd(counts) == pytest.approx(0.352)
+
+
 def test_psi_forgets_the_direction_and_signed_terms_keep_it() -> None:
     """Rotations of (90, 5, 5) pool to 1/3, so client 0 deviates by 0.9 upwards and by 0.05 downwards."""
     counts = [[90, 5, 5], [5, 90, 5], [5, 5, 90]]

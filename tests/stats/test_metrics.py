@@ -44,6 +44,10 @@ def test_coincident_centroids_have_no_davies_bouldin_index() -> None:
     assert metrics.was(one_class_each, PAIRS) == 0
 
 
+def test_a_shape_is_the_shares_in_descending_order() -> None:
+    assert metrics.shapes([[0.1, 0.7, 0.2], [0.5, 0.0, 0.5]]).tolist() == [[0.7, 0.2, 0.1], [0.5, 0.5, 0.0]]
+
+
 def test_wasserstein_adjusted_scores_compare_shapes() -> None:
     assert metrics.was(SHARES, PAIRS) == pytest.approx(VECTORS["was"])
     assert metrics.wadb(SHARES, PAIRS) == pytest.approx(VECTORS["wadb"])
@@ -135,6 +139,7 @@ def test_rounds_to_target() -> None:
     assert ours == VECTORS["rtt"]
     assert metrics.rounds_to_target(accuracy, 0.5, rounds=range(0, 80, 10)) == 20
     assert metrics.rounds_to_target(accuracy, 0.7) == math.inf
+    assert metrics.rounds_to_target(accuracy, 0.61) == 6  # reached is enough
     assert metrics.rounds_to_target(accuracy[:2], 0.1, consecutive=3) == math.inf
     assert metrics.rounds_to_target(accuracy[:3], 0.1, consecutive=2, window=3) == math.inf
     assert metrics.rounds_to_target([], 0.1) == math.inf

@@ -1,4 +1,4 @@
-"""The laws about trouble catch methods that break them."""
+"""The laws catch methods that break them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +56,17 @@ class Crowded(Selector):
 
 
 @dataclass(frozen=True)
+class Stubborn(Selector):
+    """Draws in every round others, and in every run the same."""
+
+    name: ClassVar[str] = "stubborn"
+
+    def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
+        key = torch.Generator().manual_seed(now.number)
+        return now.members[torch.randperm(len(now.members), generator=key)[: now.cohort]]
+
+
+@dataclass(frozen=True)
 class Impatient(Aggregator):
     """Has no weight for clients that took fewer steps than the others."""
 
@@ -72,6 +83,7 @@ class Impatient(Aggregator):
         (Restless(), checks.check_survives_stragglers, "moved although nobody answered"),
         (Impatient(), checks.check_survives_stragglers, "with stragglers is not finite"),
         (Padding(), checks.check_survives_nonsense, "chose a client twice"),
+        (Stubborn(), checks.check_repeats, "whatever the seed"),
         (Crowded(), checks.check_chooses_fairly, "more than 4"),
     ],
 )

@@ -52,6 +52,16 @@ def test_a_damaged_file_gives_way_to_the_previous(tmp_path, damage):
     assert value_in(tmp_path) == 1.0
 
 
+def test_a_damaged_file_does_not_take_the_place_of_the_good_one(tmp_path):
+    """Who goes on from the previous one removes the damaged one, so that the next save keeps the good."""
+    write(tmp_path, 1.0, 2.0)
+    (tmp_path / CURRENT).write_bytes(b"")
+    checkpoint.load(tmp_path, tidy=True)
+    write(tmp_path, 3.0)
+    (tmp_path / CURRENT).write_bytes(b"")
+    assert value_in(tmp_path) == 1.0
+
+
 def test_a_truncated_file_gives_way_to_the_previous(tmp_path):
     write(tmp_path, 1.0, 2.0)
     whole = (tmp_path / CURRENT).read_bytes()

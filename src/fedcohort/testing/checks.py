@@ -13,7 +13,7 @@ from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.cohort import choose_all
-from fedcohort.core.round.loop import Report
+from fedcohort.core.round.loop import Report, start
 from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
@@ -49,12 +49,11 @@ def check_declaration(method: Method) -> None:
 
 
 def check_repeats(method: Method) -> None:
-    """The same seed gives the same bytes, another seed other bytes."""
-    once = history(method)[-1]
-    assert_same(once, play(method, tiny_task())[0], f"{method} run twice")
-    other = play(method, tiny_task(seed=1))[0]
-    params = once.groups[0].weights.params, other.groups[0].weights.params
-    assert not torch.equal(*params), f"{method} does not depend on the seed"
+    """The same seed gives the same bytes; a selector that draws by lot draws others with another seed."""
+    assert_same(history(method)[-1], play(method, tiny_task())[0], f"{method} run twice")
+    ours, theirs = (_cohorts_drawn(method, seed) for seed in (0, 1))
+    draws = any(cohorts != ours[0] for cohorts in ours)
+    assert not draws or ours != theirs, f"{method} chooses the same clients whatever the seed"
 
 
 def check_resumes(method: Method) -> None:
@@ -198,6 +197,21 @@ def _finite(state: State, reports: Sequence[Report]) -> bool:
     """Whether the method made numbers only: what is none, the loop takes back and reports."""
     kept = not any(len(report.spoilt) for report in reports)
     return kept and all(bool(group.weights.params.isfinite().all()) for group in state.groups)
+
+
+def _cohorts_drawn(method: Method, seed: int) -> list[list[list[int]]]:
+    """Whom a selector of this seed chooses in eight rounds, where nothing changes but the round."""
+    task = tiny_task().for_method(method)
+    profile = task.profile(method)
+    state, own = start(method, task, profile), dataclasses.replace(profile, seed=seed)
+    memory = method.selector.init_selector(own)
+    groups = tuple(dataclasses.replace(group, selector=memory) for group in state.groups)
+    drawn = []
+    for number in range(8):
+        now = dataclasses.replace(state, round=number, groups=groups)
+        choices = answered(choose_all(method, now, task, own), ReferenceEngine(task))[1]
+        drawn.append([choice.now.selected.tolist() for choice in choices])
+    return drawn
 
 
 def _check_cohorts(method: Method, task: Task, state: State, engine: ReferenceEngine) -> None:

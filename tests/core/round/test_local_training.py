@@ -22,6 +22,11 @@ def plan(size: int, local: Local, smallest: int = 1, steps: int | None = None) -
     return batches(torch.arange(size), steps, local, smallest, generator(0, "test"))
 
 
+def test_the_learning_rate_falls_every_so_many_rounds():
+    local = Local(lr=0.8, decay=0.5, decay_every=3)
+    assert [local.lr_at(number) for number in range(7)] == [0.8] * 3 + [0.4] * 3 + [0.2]
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 3))
 def test_every_epoch_visits_everything_once(size, batch, epochs):

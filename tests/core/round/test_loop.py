@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fedcohort.core.engine import Answer, Order
+from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.roles import Objective
@@ -80,12 +80,23 @@ def test_buffers_travel_too():
 class Poisoned(ReferenceEngine):
     """Client 1 answers with infinity."""
 
+    liars = (1,)
+
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         answers = super().train(objective, orders, number)
         return [
-            a._replace(up={key: value * torch.inf for key, value in a.up.items()}) if a.client == 1 else a
+            a._replace(up={key: value * torch.inf for key, value in a.up.items()})
+            if a.client in self.liars
+            else a
             for a in answers
         ]
+
+
+class Endless(ReferenceEngine):
+    """Client 2 has an endless loss before training, the others 1."""
+
+    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+        return torch.where(trial.clients == 2, torch.inf, 1.0)
 
 
 def test_an_update_that_is_not_a_number_is_refused():
@@ -98,6 +109,37 @@ def test_an_update_that_is_not_a_number_is_refused():
     assert report.lost.tolist() == []
     assert set(state.clients) == {0}
     assert position(state) == pytest.approx(1.38, abs=1e-6)
+
+
+def test_several_updates_that_are_not_numbers_cost_only_who_sent_them():
+    """Clients 1 and 2 of three: what is left is client 0's model."""
+    task = toy_task(b=(3.0, -1.0, 2.0))
+    engine = Poisoned(task)
+    engine.liars = (1, 2)
+    state, (report,) = play(Method.of(Cohorts(((0, 1, 2),))), task, 1, engine=engine)
+    assert (report.rejected.tolist(), report.spoilt.tolist()) == ([1, 2], [])
+    assert position(state) == pytest.approx(1.38, abs=1e-6)
+
+
+def test_an_answer_that_was_refused_is_no_update():
+    """Whatever it holds."""
+    task = toy_task()
+
+    class Refusing(ReferenceEngine):
+        def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
+            answers = super().train(objective, orders, number)
+            return [a._replace(refused="it lies") if a.client == 1 else a for a in answers]
+
+    state, (report,) = play(Method.of(Cohorts(((0, 1),))), task, 1, engine=Refusing(task))
+    assert (report.rejected.tolist(), report.answered.tolist()) == ([1], [0])
+    assert position(state) == pytest.approx(1.38, abs=1e-6)
+
+
+def test_a_polled_loss_without_end_is_none():
+    """Who is asked for a loss and has none is not chosen, where the highest losses are."""
+    task = tiny_task()
+    _, (report,) = play(Method.parse("fedlecc(guide='losses')"), task, 1, engine=Endless(task))
+    assert report.selected.tolist() == [0, 1, 3, 4]
 
 
 def test_a_client_whose_loss_explodes_is_refused():

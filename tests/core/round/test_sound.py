@@ -1,13 +1,17 @@
 """A round whose result would not be a number: made again without who broke it, or not made at all."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
 
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method
-from fedcohort.core.roles import Objective
+from fedcohort.core.profile import Profile
+from fedcohort.core.records import Memory, Round, Updates
+from fedcohort.core.roles import Grouping, Objective
 from fedcohort.core.state import pack
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import play, tiny_task
@@ -62,6 +66,29 @@ def test_no_state_holds_what_is_no_number(text):
     state, reports = play(Method.parse(text), task, 4, engine=engine)
     assert all(value.isfinite().all() for value in pack(state).values())
     assert any(len(report.rejected) for report in reports)
+
+
+@dataclass(frozen=True)
+class Squaring(Grouping):
+    """Remembers the squares of all updates."""
+
+    name: ClassVar[str] = "squaring"
+
+    def init_grouping(self, profile: Profile) -> Memory:
+        return {**super().init_grouping(profile), "squares": torch.zeros(1)}
+
+    def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        return {**memory, "squares": memory["squares"] + (updates.up["delta"] ** 2).sum()}
+
+
+def test_who_breaks_what_a_grouping_remembers_is_left_out_too():
+    """The model would bear client 1's update, the memory of squares does not; client 0's is .38^2."""
+    task = toy_task()
+    state, (report,) = play(
+        Method.of(Cohorts(((0, 1),)), Squaring()), task, 1, engine=huge_of({1}, {0})(task)
+    )
+    assert report.spoilt.tolist() == [1]
+    assert state.grouping["squares"].tolist() == pytest.approx([0.1444], abs=1e-6)
 
 
 def test_memory_of_who_is_left_out_stays_as_it_was():

@@ -80,6 +80,11 @@ def test_check_catches_broken_protocols(owners: list[list[int]], message: str) -
         check(Partition([np.array(rows) for rows in owners]), 3)
 
 
+def test_a_client_without_examples_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UserError, match="1 of 2 clients got no example"):
+        check(Partition([np.arange(3), np.arange(0)]), 3)
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "cure"),
     [

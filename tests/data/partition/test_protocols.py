@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedcohort.data.partition import partitioner, split_clients
-from fedcohort.data.partition._dealing import apportion
+from fedcohort.data.partition._dealing import apportion, deal_counts, equal_sizes
+from fedcohort.data.partition._stock import Stock
 from fedcohort.data.partition.dirichlet import cut
 from fedcohort.util.errors import UserError
 
@@ -26,6 +27,25 @@ def test_apportion_gives_nothing_without_weight() -> None:
     assert got.tolist() == [[0, 0], [0, 2]]
 
 
+def test_rows_of_a_class_are_dealt_at_random() -> None:
+    """Ten of twenty rows of one class: not the first ten, and others with another seed."""
+    counts, labels = np.array([[10], [10]]), np.zeros(20, dtype=np.int64)
+    firsts = [set(deal_counts(labels, counts, np.random.default_rng(s))[0].tolist()) for s in (0, 1)]
+    assert firsts[0] != firsts[1]
+    assert set(range(10)) not in firsts
+
+
+def test_equal_sizes_use_every_example() -> None:
+    assert equal_sizes(10, 3).tolist() == [4, 3, 3]
+
+
+def test_a_client_of_one_class_takes_one_that_has_enough() -> None:
+    """Five wanted of ten and two: never the class of two, unless no class has five."""
+    for seed in range(20):
+        stock = Stock(np.repeat([0, 1], [10, 2]), np.random.default_rng(seed))
+        assert [stock.draw(0, 5).tolist() for _ in range(3)] == [[5, 0], [5, 0], [0, 2]]
+
+
 def test_cut_spares_full_clients() -> None:
     """Shares .2 .3 .5 with the last client full renormalise to .4 .6 0; of 10 examples that is 4, 6, 0."""
     shares = np.array([0.2, 0.3, 0.5])
@@ -39,6 +59,14 @@ def test_dirichlet_keeps_the_minimum_and_skews_with_alpha() -> None:
     classes = {alpha: (partition.counts(TEN) > 5).sum(1).mean() for alpha, partition in counts.items()}
     assert classes[0.1] < 5
     assert classes[100.0] == 10
+
+
+def test_dirichlet_gives_full_clients_nothing_of_later_classes() -> None:
+    """Full: 5000 / 20 = 250 examples. The last client takes what rounding leaves over, full or not."""
+    counts = split_clients(TEN, "dirichlet", 0, clients=20, alpha=0.5).counts(TEN)[:-1]
+    before = np.cumsum(counts, axis=1) - counts
+    assert (before >= 250).any()
+    assert not counts[before >= 250].any()
 
 
 def test_dirichlet_says_after_200_tries_what_to_change() -> None:
@@ -90,6 +118,13 @@ def test_similarity_zero_shuffles_the_clients() -> None:
     assert dominant.tolist() != list(range(10))
 
 
+def test_similarity_sorts_by_label_wherever_the_rows_are() -> None:
+    """Labels 0 1 2 0 1 2 ...: a client's run of the sorted rows is one class, a run of rows is all three."""
+    labels = np.tile(np.arange(3), 40)
+    counts = split_clients(labels, "similarity", 0, clients=3, similarity=0).counts(labels)
+    assert sorted(counts.tolist()) == [[0, 0, 40], [0, 40, 0], [40, 0, 0]]
+
+
 def test_classes_per_client() -> None:
     """Client i owns class i mod 10; five clients of two classes leave classes without owner."""
     counts = split_clients(TEN, "classes_per_client", 0, clients=20, classes=3).counts(TEN)
@@ -139,8 +174,11 @@ def test_domains() -> None:
     partition = split_clients(TEN, "domains", 0, clients=10, sigma=0.7, radius=1)
     assert partition.domains is not None
     assert [domain.name for domain in partition.domains] == ["clean"] * 4 + ["noise"] * 3 + ["blur"] * 3
-    assert {domain.noise for domain in partition.domains} == {0, 0.7}
+    told = {(domain.name, domain.noise, domain.blur) for domain in partition.domains}
+    assert told == {("clean", 0, 0), ("noise", 0.7, 0), ("blur", 0, 1)}
     assert partition.provenance["domains"] == {"clean": 4, "noise": 3, "blur": 3}
+    other = split_clients(TEN, "domains", 0, clients=10, clean=0.4, noise=0.5, blur=0.1)
+    assert other.provenance["domains"] == {"clean": 4, "noise": 5, "blur": 1}
 
 
 def test_natural() -> None:
@@ -149,6 +187,8 @@ def test_natural() -> None:
     assert partition.names == ("a", "b")
     assert [rows.tolist() for rows in partition.owners] == [[5, 6, 7], [0, 1, 2, 3, 4]]
     assert partition.provenance["clients_too_small"] == 1
+    three = split_clients(np.array([0, 1, 0] * 3), "natural", owner=owner, min_samples=3)
+    assert three.names == ("a", "b")  # three are enough
     many = split_clients(np.arange(50) % 2, "natural", 7, owner=np.arange(50) // 2, max_clients=5)
     assert many.num_clients == 5
     assert many.names != ("0", "1", "2", "3", "4")  # chosen by seed, not the first ones

@@ -1,0 +1,110 @@
+"""What is believed of a client's answer, number by number: tests/flower/test_attacks.py has whole runs."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedcohort.core.engine import Order
+from fedcohort.core.profile import Local
+from fedcohort.core.records import Memory
+from fedcohort.core.trust import Trust
+from fedcohort.flower.messages import NonsenseError, Payload
+from fedcohort.flower.validation import Expected, outsized, told_accuracy, told_answer, told_loss, told_score
+from fedcohort.methods.fedprox import FedProx
+
+TRUST = Trust()
+NAN = math.nan
+
+
+def accuracy(*values: float) -> Payload:
+    return Payload({}, {"accuracy": {"accuracy": torch.tensor(values, dtype=torch.float32)}})
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.5, 0.25), (NAN, NAN)])
+def test_accuracies_are_shares_or_all_unknown(values: tuple[float, ...]) -> None:
+    assert told_accuracy(accuracy(*values), 2).tolist() == pytest.approx(values, nan_ok=True)
+
+
+@pytest.mark.parametrize("values", [(1.01, 0.5), (-0.01, 0.5), (NAN, 0.5), (math.inf, 0.5), (0.5,)])
+def test_other_accuracies_are_refused(values: tuple[float, ...]) -> None:
+    with pytest.raises(NonsenseError):
+        told_accuracy(accuracy(*values), 2)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 3.5, 1e6])
+def test_a_loss_is_believed_up_to_a_bound(value: float) -> None:
+    assert told_loss(Payload({"loss": value}, {}), "loss", TRUST) == value
+
+
+def test_a_loss_may_be_unknown() -> None:
+    assert math.isnan(told_loss(Payload({"loss": NAN}, {}), "loss", TRUST))
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1.1e6, math.inf, None, "1", [1.0]])
+def test_other_losses_are_refused(value: object) -> None:
+    with pytest.raises(NonsenseError):
+        told_loss(Payload({"loss": value}, {}), "loss", TRUST)
+
+
+def answer(values: Tensor) -> Payload:
+    return Payload({}, {"answer": {"answer": values}})
+
+
+def test_counts_of_a_survey_are_between_none_and_all() -> None:
+    """Ten samples and two models; who says that none fits any has counted nothing."""
+    pattern = torch.zeros(2, dtype=torch.long)
+    assert told_answer(answer(torch.tensor([10, 0])), pattern, 10, TRUST).tolist() == [10, 0]
+    for odd in ([11, 0], [-1, 5], [0, 0]):
+        with pytest.raises(NonsenseError):
+            told_answer(answer(torch.tensor(odd)), pattern, 10, TRUST)
+    with pytest.raises(NonsenseError):
+        told_answer(answer(torch.tensor([5.0, 5.0])), pattern, 10, TRUST)
+
+
+def score(size: int = 4, right: int = 3, loss: float = 2.0, tables: Memory | None = None) -> Payload:
+    return Payload({"size": size, "right": right, "loss": loss}, {"by_class": tables or {}})
+
+
+def test_a_score_adds_up() -> None:
+    told = told_score(score(), 4, 2, TRUST)
+    assert (told.size, told.right, told.loss) == (4, 3, 2.0)
+    assert told_score(score(loss=4e6), 4, 2, TRUST).loss == 4e6  # a sum over four samples
+    tables = {"size": torch.tensor([3, 1]), "right": torch.tensor([3, 0])}
+    assert told_score(score(tables=tables), 4, 2, TRUST).by_class["right"].tolist() == [3, 0]
+
+
+@pytest.mark.parametrize(
+    "letter", [score(size=5), score(right=5), score(right=-1), score(loss=-1.0), score(loss=4.1e6)]
+)
+def test_other_scores_are_refused(payload: Payload) -> None:
+    with pytest.raises(NonsenseError):
+        told_score(payload, 4, 2, TRUST)
+
+
+@pytest.mark.parametrize(
+    ("size", "right"),
+    [([2, 2], [2, 0]), ([3, 2], [3, 0]), ([1, 3], [2, 1]), ([5, -1], [3, 0]), ([4], [3])],
+    ids=["too few right", "too many samples", "more right than samples", "less than none", "one class"],
+)
+def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int]) -> None:
+    tables = {"size": torch.tensor(size), "right": torch.tensor(right)}
+    with pytest.raises(NonsenseError, match="does not add up"):
+        told_score(score(tables=tables), 4, 2, TRUST)
+
+
+def test_who_sends_much_more_than_most_is_named() -> None:
+    """The middle of three lengths is 1: a thousand times that is still believed."""
+    sent = {c: {"delta": torch.tensor([length])} for c, length in enumerate((1.0, 0.5, 1000.0))}
+    assert outsized(sent, TRUST) == {}
+    sent[2]["delta"] = torch.tensor([1001.0])
+    assert list(outsized(sent, TRUST)) == [2]
+
+
+def test_reach_is_that_of_the_objective() -> None:
+    """Two steps of .1 with a pull of 1: .1 and .1 * .9; without it .2."""
+    order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1))
+    for objective, reach in ((FedProx(mu=1.0), 0.19), (FedProx(mu=0.0), 0.2)):
+        expected = Expected(order, 8, {}, 2, True, objective, {}, TRUST)
+        assert expected._reach(2, 8) == pytest.approx(reach)
