@@ -32,30 +32,27 @@ KINDS = {  # of clients, as words after the paper's conditions for CIFAR-10
     "clean and noisy": "domains=50-50-0",
     "clean and blurred": "domains=50-0-50",
     "clean, noisy, blurred": "domains=40-30-30",
-    "10 balanced, 90 of one class": "mixed=10-0-90",
-    "10 balanced, 90 skewed": "mixed=10-90-0",
-    "40, 30 and 30": "mixed=40-30-30",
+    "one class": "mixed=10-0-90",  # 90 clients have one class, 10 have all
     "all alike": "alpha=100",
 }
 TRAININGS: Mapping[str, tuple[int, Mapping[str, Any]]] = {  # rounds, and what is not the paper's
-    "LeNet-5": (2500, {"model": {"name": "lenet5"}}),
     "logistic": (5000, {"model": {"name": "logistic"}}),
-    "logistic, lr 0.1": (5000, {"model": {"name": "logistic"}, "local": {"lr": 0.1}}),
-    "logistic, half train": (1000, {"model": {"name": "logistic"}, "cohort": 0.5}),
+    "logistic, half train": (600, {"model": {"name": "logistic"}, "cohort": 0.5}),
+    "LeNet-5": (2500, {"model": {"name": "lenet5"}}),
+    "LeNet-5, noise of 2": (2500, {"model": {"name": "lenet5"}, "partition": {"sigma": 2.0}}),
 }
 LOOKED_AT = {
-    "LeNet-5": ("clean and noisy", "all alike", "10 balanced, 90 of one class", "clean and blurred"),
-    "logistic": tuple(KINDS),
-    "logistic, lr 0.1": ("clean and noisy", "all alike"),
-    "logistic, half train": ("clean and noisy", "clean and blurred", "all alike"),
+    "logistic": ("clean and noisy", "clean and blurred", "clean, noisy, blurred", "all alike", "one class"),
+    "logistic, half train": ("clean and noisy", "all alike"),
+    "LeNet-5": ("clean and noisy", "all alike"),
+    "LeNet-5, noise of 2": ("clean and noisy",),
 }
-READINGS = {
-    "paper": {},
-    "paper, min_group=3": {"min_group": 3},
+READINGS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {"min_group": 3},
     "paper, rows": {"min_group": 3, "view": "row"},
     "code": {"reading": "code"},
 }
-EVERY = 500  # rounds after which it is asked what a split would give, settled or not
+LATELY = 500  # rounds over which it is measured how far losses are apart
 SMOKE = {
     "data": {"source": "digits"},
     "model": {"name": "logistic"},
@@ -67,16 +64,25 @@ SMOKE = {
 class Listening(PoolEngine):
     """Remembers who told which losses in every round."""
 
-    def __init__(self, task: Task, workers: int | None, heard: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def __init__(self, task: Task, workers: int | None, heard: list[dict[int, np.ndarray]]) -> None:
         super().__init__(task, workers)
         self.heard = heard
 
     def train(self, *order: Any) -> list[Answer]:
-        answers = sorted(super().train(*order), key=lambda answer: answer.client)
-        self.heard.append(
-            (np.array([a.client for a in answers]), np.stack([a.trace.numpy() for a in answers]))
-        )
+        answers = super().train(*order)
+        self.heard.append({answer.client: answer.trace.numpy() for answer in answers})
         return answers
+
+
+def stacked(heard: Sequence[Mapping[int, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Clients ``[rounds, m]``, ascending, and their losses ``[rounds, m, steps]``, NaN after the last."""
+    longest = max(len(trace) for told in heard for trace in told.values())
+    ids = np.array([sorted(told) for told in heard])
+    trace = np.full((*ids.shape, longest), np.nan, dtype=np.float32)
+    for number, told in enumerate(heard):
+        for place, client in enumerate(ids[number]):
+            trace[number, place, : len(told[client])] = told[client]
+    return {"ids": ids, "trace": trace}
 
 
 def main() -> None:
@@ -123,7 +129,7 @@ def record(kinds: str, training: str, seed: int, folder: Path, asked: Any) -> No
     if asked.data:
         table["data"] = {**table.get("data", {}), "root": str(asked.data)}
     task = Experiment.of(table).task(seed)
-    heard: list[tuple[np.ndarray, np.ndarray]] = []
+    heard: list[dict[int, np.ndarray]] = []
     print(f"{path.stem}: {table['rounds']} rounds", flush=True)
     result = run(
         "fedavg",
@@ -136,8 +142,7 @@ def record(kinds: str, training: str, seed: int, folder: Path, asked: Any) -> No
     truth = federation.truth if federation.truth is not None else torch.zeros(federation.num_clients)
     np.savez_compressed(
         path,
-        ids=np.stack([ids for ids, _ in heard]),
-        trace=np.stack([trace for _, trace in heard]),
+        **stacked(heard),
         size=federation.train.sizes.numpy(),
         truth=truth.numpy(),
         cohort=task.cohort_size,
@@ -146,32 +151,35 @@ def record(kinds: str, training: str, seed: int, folder: Path, asked: Any) -> No
 
 
 def replay(folder: Path, kinds: str, training: str, seed: int, reading: str) -> dict[str, Any]:
-    """When this reading first splits all clients, how rightly, and what a split would have given earlier."""
+    """When this reading first splits all clients, if it does, and how rightly."""
     told = np.load(file_of(folder, kinds, training, seed))
-    grouping = FedGWC(**READINGS[reading])
-    profile = profile_of(told, seed)
-    memory, asked_early, round_number = grouping.init_grouping(profile), {}, 0
-    for round_number, updates in enumerate(rounds_of(told), start=1):
-        now = Round(round_number - 1, profile, 0, profile.eligible, profile.cohort)
+    grouping, profile = FedGWC(**READINGS[reading]), profile_of(told, seed)
+    memory, number = grouping.init_grouping(profile), 0
+    for number, updates in enumerate(rounds_of(told), start=1):
+        now = Round(number - 1, profile, 0, profile.eligible, profile.cohort)
         memory = grouping.regroup(memory, updates, now)
         if memory["group"].any():
             break
-        if round_number % EVERY == 0:
-            parts = grouping.parts(memory["interaction"].numpy(), profile)
-            asked_early[round_number] = f"{rand(parts, told['truth']):.2f}"
-    split = bool(memory["group"].any())
     pairs = profile.cohort * (profile.cohort - 1) / (profile.num_clients * (profile.num_clients - 1))
+    lately = slice(max(0, number - LATELY), number)
     return {
-        "rounds": round_number,
-        "split": int(split),
-        "groups": int(memory["group"].max()) + 1,
+        "rounds": number,
+        "split": int(memory["group"].any()),
         "sizes": " ".join(map(str, memory["group"].bincount().tolist())),
         "rand": f"{rand(memory['group'], told['truth']):.4f}",
-        "per_pair": f"{round_number * pairs:.1f}",
-        "change": f"{memory['change'][0]:.2e}" if not split else "",
-        "rand_if_asked": " ".join(f"{key}:{value}" for key, value in asked_early.items()),
+        "per_pair": f"{number * pairs:.1f}",
+        "apart": f"{apart(told['ids'][lately], told['trace'][lately], told['truth']):.2f}",
         "accuracy": f"{float(told['accuracy']):.4f}",
     }
+
+
+def apart(ids: np.ndarray, trace: np.ndarray, truth: np.ndarray) -> float:
+    """The largest difference between two kinds' mean losses, in standard deviations of the loss of one local
+    step among clients of one kind."""
+    losses = trace - np.nanmean(trace, axis=1, keepdims=True)
+    own = [losses[truth[ids] == kind] for kind in np.unique(truth)]
+    means = [np.nanmean(each) for each in own]
+    return float((max(means) - min(means)) / np.sqrt(np.mean([np.nanvar(each) for each in own])))
 
 
 def profile_of(told: Mapping[str, np.ndarray], seed: int) -> Profile:
@@ -183,7 +191,7 @@ def profile_of(told: Mapping[str, np.ndarray], seed: int) -> Profile:
 def rounds_of(told: Mapping[str, np.ndarray]) -> Iterator[Updates]:
     size = torch.from_numpy(told["size"])
     for ids, trace in zip(torch.from_numpy(told["ids"]), torch.from_numpy(told["trace"]), strict=True):
-        steps = torch.full((len(ids),), trace.shape[1])
+        steps = (~trace.isnan()).sum(1)
         nothing = torch.zeros(len(ids), 0)
         yield Updates(ids, torch.zeros_like(ids), size[ids], steps, steps.float(), trace, {}, nothing)
 
@@ -191,25 +199,49 @@ def rounds_of(told: Mapping[str, np.ndarray]) -> Iterator[Updates]:
 def page(rows: Sequence[Mapping[str, str]]) -> str:
     lines = []
     for row in rows:
-        found = f"{row['groups']} ({row['sizes'].replace(' ', ', ')})" if row["split"] == "1" else "none"
-        when = row["rounds"] if row["split"] == "1" else f"not in {row['rounds']}"
-        lines.append(
-            [
-                row["kinds"],
-                row["training"],
-                row["reading"],
-                when,
-                row["per_pair"],
-                found,
-                f"{float(row['rand']):.2f}",
-            ]
-        )
-    head = ("kinds of clients", "training", "reading", "round of the split", "per pair", "groups", "Rand")
+        split = row["split"] == "1"
+        found = f"{row['sizes'].count(' ') + 1} ({row['sizes'].replace(' ', ', ')})" if split else "none"
+        when = row["rounds"] if split else f"not in {row['rounds']}"
+        score = f"{float(row['rand']):.2f}" if split and row["kinds"] != "all alike" else ""
+        job = [row["kinds"], row["training"], row["reading"]]
+        lines.append([*job, when, row["per_pair"], row["apart"], found, score])
+    head = (
+        "kinds of clients",
+        "training",
+        "reading",
+        "split in round",
+        "per pair",
+        "apart",
+        "groups",
+        "Rand",
+    )
     return PAGE.format(table=markdown(head, lines))
 
 
 PAGE = """\
+# Whom FedGWC tells apart
+
+`python -m studies.fedgwc_groups --data DIR` writes this page; it takes hours, and goes on where it was stopped.
+
+CIFAR-10, 100 clients of which 10 train a round, one epoch of batches of 64 with a learning rate of 0.01, as in the
+paper; but not its network, which takes two hours for 2,000 rounds here. Losses were recorded while FedAvg trained
+(seed 0), and shown to each reading of FedGWC with the paper's tolerance of 1e-5 until it first splits everybody:
+until then it trains as FedAvg does. What becomes of the parts later is not in this table. *Per pair*: how often two
+clients were in a cohort together by then. *Apart*: the largest difference between kinds' mean losses, in standard
+deviations of the loss of a local step among clients of one kind, over the last 500 rounds.
+
 {table}
+
+- **It works where losses are apart.** With a logistic model, which cannot learn noise away, both readings of the text
+  by columns and the authors' code find the two kinds of clients, with a Rand index above 0.9 and not 1.0 as the paper
+  prints: a few clients lie between the kinds when the matrix has settled.
+- **A network that learns to see through the noise leaves nothing to find.** LeNet-5 reaches 60 % here, and its losses
+  on clean and on noisy clients differ by a fifth of a standard deviation. Neither the noise nor the blur of the paper's
+  images is published: ours are 0.5 standard deviations of a pixel, and 2 pixels.
+- **Rows of the matrix, as the text has it, split early and at random**: 1,409 rounds, Rand 0.50. The default takes
+  columns, as the authors' code does.
+- **It takes about 20 encounters of every two clients.** At 10 of 100 clients that is over 2,000 rounds; the paper trains
+  10,000.
 """
 
 

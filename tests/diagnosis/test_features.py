@@ -12,10 +12,10 @@ from rich.console import Console
 from fedcohort.cli.diagnosis_tables import show_features
 from fedcohort.data import Federation, Split, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
+from fedcohort.diagnosis.features import diagnose_features
 from fedcohort.stats.attribute_psi import (
     attributes,
     bin_counts,
-    diagnose_features,
     feature_psi,
     quantity_terms,
 )

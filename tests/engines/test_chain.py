@@ -41,7 +41,7 @@ CHAINS = {
 def test_convolutions_agree_with_the_reference(build, text, local):
     deal = partitioner("dirichlet", clients=10, alpha=0.5)
     task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=local, cohort=4)
-    assert PoolEngine(task).stack is not None
+    assert PoolEngine(task).chain is not None
     slow, fast = (play(Method.parse(text), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine))
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 if local.optimiser == "adam" else 1e-5)

@@ -259,6 +259,6 @@ def test_clients_are_evaluated_in_pieces_and_whole(monkeypatch):
 
 
 def test_small_clients_are_trained_together_and_large_ones_alone():
-    stack = PoolEngine(tiny_task()).stack
-    assert pool.is_small(stack, size=60, steps=2, batch=32)
-    assert not pool.is_small(stack, size=5000, steps=800, batch=32)
+    chain = PoolEngine(tiny_task()).chain
+    assert pool.is_small(chain, size=60, steps=2, batch=32)
+    assert not pool.is_small(chain, size=5000, steps=800, batch=32)

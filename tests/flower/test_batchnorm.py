@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
@@ -17,14 +16,10 @@ METHODS = ["fedlecc", "ifca(groups=2)", "cafa", "qfedavg", "fedsoft(groups=2)"]
 SPLITTING = "scaffold+cfl(eps1=9.0, eps2=0.0)"  # the server asks for what clients remember
 
 
-def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(*shape, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, classes))
-
-
 @pytest.mark.parametrize("text", [*METHODS, SPLITTING])
 def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path) -> None:
     changes = {"local": {**TINY["local"], "bn": "local"}, "evaluate": {"every": 2, "adapted": True}}
-    asked = experiment(text, model=f"{__name__}:normed", **changes)
+    asked = experiment(text, model="support.networks:normed", **changes)
     ours, grid = through_flower(asked, tmp_path)
     task = asked.task(0)
     theirs = run(asked.methods[0], task, asked.rounds, asked.evaluation, engine=ReferenceEngine)
@@ -41,7 +36,7 @@ def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path
 
 def test_what_is_listed_is_what_leaves(tmp_path: Path) -> None:
     local = {"lr": 0.1, "steps": 2, "bn": "local"}
-    asked = experiment("fedavg", rounds=2, cohort=8, model=f"{__name__}:normed", local=local)
+    asked = experiment("fedavg", rounds=2, cohort=8, model="support.networks:normed", local=local)
     task, (method,) = asked.task(0), asked.methods
     listed = {one.message: one for one in leaving(method, task.profile(method), asked.privacy, 2, 8)}
     assert "buffers" not in listed["training"].what

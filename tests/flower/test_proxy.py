@@ -190,7 +190,7 @@ def test_a_clients_call_passes_and_so_does_the_answer(gate):
 def test_one_connection_serves_many_calls(gate):
     with httpx.Client(verify=gate.trust) as client:
         for number in range(3):
-            answer = client.transport(
+            answer = client.post(
                 f"https://{HOME}:{gate.port}{PULL}", content=f"{number}", headers=gate.signed()
             )
             assert answer.text.endswith(f" {number}")

@@ -76,7 +76,7 @@ def test_a_score_adds_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "letter", [score(size=5), score(right=5), score(right=-1), score(loss=-1.0), score(loss=4.1e6)]
+    "payload", [score(size=5), score(right=5), score(right=-1), score(loss=-1.0), score(loss=4.1e6)]
 )
 def test_other_scores_are_refused(payload: Payload) -> None:
     with pytest.raises(NonsenseError):

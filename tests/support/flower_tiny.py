@@ -28,7 +28,7 @@ def experiment(method: str, **changes: object) -> Experiment:
 
 def nodes(out: Path) -> InProcess:
     """All clients; networks of these tests are known to them."""
-    return InProcess.of(CLIENTS, keep=str(out / "keep"), allow="flower")
+    return InProcess.of(CLIENTS, keep=str(out / "keep"), allow="support")
 
 
 def through_flower(

@@ -124,7 +124,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
     if news:
         from fedcohort.report import REPORT, write_report
 
-        page = write_report([plan.home], plan.home / REPORT)
+        page = write_report([plan.home], plan.home / REPORT, private=True)
     if not as_json:
         messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)
         if news:

@@ -240,7 +240,7 @@ def evaluation_rows(
     profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models = serving(method, state)
-    scores = engine.score(models, ahead, batchnorm.kept(task, state.clients))
+    scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
@@ -259,12 +259,18 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
     profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
-    scores = engine.score(models, kept=batchnorm.kept(task, adapted, state.clients))
+    scores = _revealed(engine.score(models, kept=batchnorm.kept(task, adapted, state.clients)), method, task)
     rows = scope_rows(state.round, "adapted", scores, task.federation.classes)
     rows += fairness_rows(state.round, scores.accuracy, "adapted")
     return rows + client_rows(
         state.round, scores, task.federation.clients, state.grouping["group"], {}, "adapted"
     )
+
+
+def _revealed(scores: Scores, method: Method, task: Task) -> Scores:
+    """Of clients that withhold their labels, no number of a class."""
+    withheld = method.privacy(task.privacy).counts == "withheld"
+    return scores._replace(by_class=None) if withheld else scores
 
 
 def _mean(values: np.ndarray) -> float:

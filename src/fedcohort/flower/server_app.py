@@ -65,7 +65,7 @@ def serve(grid: Grid, config: Any) -> None:
             words = job.method.title, job.seed, plan.experiment.rounds, job.directory
             log.info("%s, seed %d: %d rounds, in %s", *words)
             carry_out(plan.experiment, job, transport, int(config.get("clients") or 0))
-    log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT))
+    log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT, private=True))
 
 
 def plan_for(config: Any) -> Plan:

@@ -14,12 +14,13 @@ REPORT = "report.html"  # in the directory of a comparison
 HEAD = 1000  # bytes of a page that hold its mark
 
 
-def write_report(runs: Sequence[Path], out: Path) -> Path:
-    """A report on the runs in these directories, each of one run or of a comparison, complete or not."""
+def write_report(runs: Sequence[Path], out: Path, private: bool = False) -> Path:
+    """A report on the runs in these directories, each of one run or of a comparison, complete or not; if it is
+    ``private``, only its owner can read it, like the label counts that it was made of."""
     from fedcohort.report.compose import runs_page
     from fedcohort.report.evidence import gather
 
-    return _write(runs_page(gather(runs)), out)
+    return _write(runs_page(gather(runs)), out, private)
 
 
 def write_diagnosis(diagnosis: Diagnosis, out: Path, features: FeatureSkew | None = None) -> Path:
@@ -29,11 +30,11 @@ def write_diagnosis(diagnosis: Diagnosis, out: Path, features: FeatureSkew | Non
     return _write(diagnosis_page(diagnosis, features), out)
 
 
-def _write(page: Page, out: Path) -> Path:
+def _write(page: Page, out: Path, private: bool = False) -> Path:
     try:
         _refuse_to_destroy(out)
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, render(page).encode())
+        write_atomically(out, render(page).encode(), private=private)
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}; choose another file") from None
     return out

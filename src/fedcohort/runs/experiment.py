@@ -108,6 +108,8 @@ class Experiment:
         if "name" not in partition:
             raise UserError(f"partition.name: missing; known: {', '.join(PARTITIONS.names())}")
         protocol = PARTITIONS.get(checked(partition.pop("name"), str, "partition.name"))
+        if not (top.name or name).isprintable():
+            raise UserError("name: write one line of text, without control characters")
         return cls(
             name=top.name or name,
             rounds=top.rounds,

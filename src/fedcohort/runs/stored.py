@@ -7,6 +7,7 @@ what is wrong is said, and nothing that a file names is imported, called or writ
 import csv
 import io
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ ROSTER = "roster.safetensors"  # who takes part, and what they told of their dat
 AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
 Seed = Annotated[int, between(-(2**53), 2**53)]
-GROUPS = 10**6
+ROWS, GROUPS = 10**7, 10**6
 NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
 
@@ -155,18 +156,26 @@ def read_table(path: Path, growing: bool = False) -> list[Row]:
 
 def parse_table(data: bytes, path: Path) -> list[Row]:
     """The rows after the header."""
-    head, _, rest = data.partition(b"\n")
-    if head.decode(errors="replace") != ",".join(Row._fields):
+    head = f"{','.join(Row._fields)}\n".encode()
+    if not data.startswith(head):
         raise damaged(path, "its first line is not the header", AGAIN)
-    return parse_rows(rest, path)
+    return parse_rows(data, path, len(head))
 
 
-def parse_rows(data: bytes, path: Path) -> list[Row]:
-    """Rows that stand in the order of rounds and hold the numbers that runs have."""
-    rows, last = [], 0
+def parse_rows(data: bytes, path: Path, start: int = 0) -> list[Row]:
+    """Rows that stand in the order of rounds and hold the numbers that runs have.
+
+    They are decoded as they are read, and equal words are kept once: a table may be large.
+    """
+    rows: list[Row] = []
+    last, text = 0, io.BytesIO(data)
+    text.seek(start)
     try:
-        for line in csv.reader(io.StringIO(data.decode(), newline="")):
-            row = Row(int(line[0]), line[1], line[2], line[3], line[4], float(line[5]))
+        for line in csv.reader(io.TextIOWrapper(text, "utf-8", newline="")):
+            if len(rows) == ROWS:
+                raise ValueError(f"it has more than {ROWS:,} rows")
+            scope, client, group, metric = map(sys.intern, line[1:5])
+            row = Row(int(line[0]), scope, client, group, metric, float(line[5]))
             if not last <= row.round <= ROUNDS or len(line) != len(Row._fields):
                 raise ValueError(f"round {row.round} comes after round {last}")
             if (why := _wrong(row)) is not None:

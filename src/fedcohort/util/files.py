@@ -12,7 +12,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.settings import fitting
 
 SMALL = 1 << 24  # most bytes of settings and facts
-LARGE = 1 << 32  # ... and of tables
+LARGE = 1 << 30  # ... and of tables
 RESTORE = "restore it"
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file would let us wait for ever

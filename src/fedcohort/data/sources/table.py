@@ -154,6 +154,8 @@ def _account(kinds: Counter[str], filled: dict[str, int], rows: int) -> str:
 
 
 def _encode(columns: list[Column], frame: "pl.DataFrame") -> Tensor:
+    known = set(frame.columns)  # asked for once: it is a list made anew each time
     for column in columns:
-        require(frame, column.name, "features")
+        if column.name not in known:
+            require(frame, column.name, "features")
     return torch.from_numpy(np.concatenate([column.encode(frame) for column in columns], axis=1))
