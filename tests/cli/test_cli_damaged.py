@@ -93,7 +93,8 @@ def test_label_counts_are_kept_as_revealed_and_for_their_owner_alone(
 ) -> None:
     (run,) = json.loads(cli("run", "e.toml", "--set", f"privacy.counts={counts}", "--json").out)["runs"]
     path = Path(run["dir"]) / "roster.safetensors"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for private in (path, path.parents[1] / "report.html"):
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
     kept = Revealed.read(path)
     assert (kept.counts is None) == (counts == "withheld")
     assert kept.sizes.shape == (3, 6)
@@ -408,7 +409,7 @@ def test_a_disk_that_fills_up_anywhere_loses_nothing(
     cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every single thing that is written: one sentence, and with room again the same bytes at the end."""
-    monkeypatch.setattr("fedcohort.report.write_report", lambda runs, out: out)  # takes its time
+    monkeypatch.setattr("fedcohort.report.write_report", lambda runs, out, private: out)  # takes its time
     disk = Disk(monkeypatch)
     assert cli("run", "e.toml", "--out", "whole", "--quiet").code == 0
     (whole,) = here.glob("whole/e-001/fedprox*")

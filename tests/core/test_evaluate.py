@@ -279,6 +279,9 @@ def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
     by_labels = [{r.metric: r.value for r in each if r.metric in ("was", "wadb")} for each in (were, rows)]
     assert by_labels[0].keys() == {"was", "wadb"}
     assert by_labels[1] == {} if counts == "withheld" else by_labels[1] != by_labels[0]
+    by_class = [[r for r in each if "[" in r.metric or "balanced" in r.metric] for each in (were, rows)]
+    assert by_class[0]
+    assert by_class[1] == [] if counts == "withheld" else by_class[1]
 
 
 def test_when_to_evaluate_and_the_first_round_at_the_target() -> None:

@@ -38,6 +38,7 @@ class Link(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     heard = 0  # bytes of bodies
+    counting = threading.Lock()
     cut = threading.Event()  # an answer could not be delivered
     free = threading.Event()  # to answer those who wish to wait
 
@@ -45,7 +46,8 @@ class Link(BaseHTTPRequestHandler):
         length, body, wish = int(self.headers["content-length"]), bytearray(), self.headers.get("x-wish")
         while len(body) < length and (piece := self.rfile.read1(min(65536, length - len(body)))):
             body += piece
-            Link.heard += len(piece)
+            with Link.counting:
+                Link.heard += len(piece)
         if wish == "wait":
             Link.free.wait(10)
         answer = f"{self.path} {wish} ".encode() + bytes(body[:100])

@@ -239,3 +239,9 @@ def test_difference_is_none_only_for_equal_tables(a: dict[str, Any], b: dict[str
 def test_whatever_is_set_is_understood_or_refused(change: str) -> None:
     with suppress(UserError):  # and nothing else
         override({"method": [{"name": "fedavg"}]}, change)
+
+
+def test_a_name_is_one_line():
+    """What its directory and its report are called."""
+    with pytest.raises(UserError, match="name: write one line"):
+        Experiment.of({"method": "fedavg", "name": "a\nb"})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.evaluate import Row
+from fedcohort.runs import stored
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import environment, jsonable, new_directory, read_result, read_table, run_name
@@ -168,3 +169,17 @@ def test_rank_by_mean_accuracy_unknown_last() -> None:
     assert standings[1].mean["global.accuracy"] == pytest.approx(0.3)
     assert standings[1].std["global.accuracy"] == pytest.approx(0.2 / math.sqrt(2))
     assert math.isnan(standings[2].std["global.accuracy"])
+
+
+def test_a_table_may_be_large_but_not_endless(tmp_path, monkeypatch):
+    """Equal words are kept once; a row too many, or a first line of anything, is damage."""
+    head = ",".join(Row._fields)
+    data = f"{head}\n" + "1,cohort,north,0,trained,1.0\n" * 3
+    rows = stored.parse_table(data.encode(), tmp_path / "table.csv")
+    assert [row.value for row in rows] == [1.0] * 3
+    assert rows[0].client is rows[2].client
+    monkeypatch.setattr(stored, "ROWS", 2)
+    with pytest.raises(UserError, match="more than 2 rows"):
+        stored.parse_table(data.encode(), tmp_path / "table.csv")
+    with pytest.raises(UserError, match="not the header"):
+        stored.parse_table(bytes(1000), tmp_path / "table.csv")

@@ -15,8 +15,8 @@ HEAD = 1000  # bytes of a page that hold its mark
 
 
 def write_report(runs: Sequence[Path], out: Path, private: bool = False) -> Path:
-    """A report on the runs in these directories, each of one run or of a comparison, complete or not; if it is
-    ``private``, only its owner can read it, like the label counts that it was made of."""
+    """A report on the runs in these directories, each of one run or of a comparison, complete or not. Only
+    its owner can read one that is ``private``, like the label counts that it was made of."""
     from fedcohort.report.compose import runs_page
     from fedcohort.report.evidence import gather
 
