@@ -221,33 +221,34 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
 PAGE = """\
 # Whom FedGWC tells apart
 
-`python -m studies.fedgwc_groups --data DIR` writes this page. It takes hours, and goes on where it was stopped.
+`python -m studies.fedgwc_groups --data DIR` writes this page. It takes hours, and goes on where it was
+stopped.
 
-CIFAR-10 under the paper's conditions: 100 clients of which 10 train a round, one epoch in batches of 64 with
-a learning rate of 0.01. The networks are smaller than the paper's, whose 2,500 rounds would take three hours on
-a core. Losses were recorded while FedAvg trained (seed 0) and shown to each reading of FedGWC, with the paper's
-tolerance of 1e-5, until it first splits everybody: up to there it trains as FedAvg does. Later splits of the
-parts are not in this table.
+CIFAR-10 under the paper's conditions: 100 clients of which 10 train a round, one epoch in batches of 64
+with a learning rate of 0.01. The networks are smaller than the paper's, whose 2,500 rounds would take
+three hours on a core. Losses were recorded while FedAvg trained (seed 0) and shown to each reading of
+FedGWC, with the paper's tolerance of 1e-5, until it first splits everybody: up to there it trains as
+FedAvg does. Later splits of the parts are not in this table.
 
-*Per pair*: how often two clients were in a cohort together by then. *Apart*: the largest difference between the
-mean losses of two kinds, in standard deviations of the loss of a local step among clients of one kind, over
-the last 500 rounds.
+*Per pair*: how often two clients were in a cohort together by then. *Apart*: the largest difference
+between the mean losses of two kinds, in standard deviations of the loss of a local step among clients of
+one kind, over the last 500 rounds.
 
 {table}
 
-- **Where losses are apart, it finds the kinds.** A logistic model cannot learn noise away. Both the paper's
-  reading by columns and the authors' code tell clean from noisy clients with a Rand index above 0.9; the paper
-  prints 1.0. The first split of three kinds separates the noisy ones from the others, which is what can be
-  told at that time.
-- **Where a network sees through the noise, there is nothing to find.** LeNet-5 answers 60 % of the test images
-  right, and its losses at clean and at noisy clients differ by a fifth of a standard deviation: no split in
-  2,500 rounds, by either reading. How noisy and how blurred the paper's images are is not published; ours have
-  noise of 0.5 standard deviations of a pixel, and a blur of 2 pixels.
+- **Where losses are apart, it finds the kinds.** A logistic model cannot learn noise away. Both the
+  paper's reading by columns and the authors' code tell clean from noisy clients with a Rand index above
+  0.9; the paper prints 1.0. The first split of three kinds separates the noisy ones from the others,
+  which is what can be told at that time.
+- **Where a network sees through the noise, there is nothing to find.** LeNet-5 answers 60 % of the test
+  images right, and its losses at clean and at noisy clients differ by a fifth of a standard deviation: no
+  split in 2,500 rounds, by either reading. How noisy and how blurred the paper's images are is not
+  published; ours have noise of 0.5 standard deviations of a pixel, and a blur of 2 pixels.
 - **Clients that are all alike are left together**, by columns and by the code.
-- **Rows of the matrix, as the paper's text has it, split early and at random**, clients that are all alike
-  among them. This is why columns are the default.
-- **It takes about 20 encounters of every two clients.** With 10 of 100 clients that is 2,000 rounds and more;
-  the paper trains 10,000.
+- **Rows of the matrix, as the paper's text has it, split early and at random**, clients that are all
+  alike among them. This is why columns are the default.
+- **It takes about 20 encounters of every two clients.** With 10 of 100 clients that is 2,000 rounds and
+  more; the paper trains 10,000.
 """
 
 
