@@ -39,13 +39,11 @@ TRAININGS: Mapping[str, tuple[int, Mapping[str, Any]]] = {  # rounds, and what i
     "logistic": (5000, {"model": {"name": "logistic"}}),
     "logistic, half train": (600, {"model": {"name": "logistic"}, "cohort": 0.5}),
     "LeNet-5": (2500, {"model": {"name": "lenet5"}}),
-    "LeNet-5, noise of 2": (2500, {"model": {"name": "lenet5"}, "partition": {"sigma": 2.0}}),
 }
 LOOKED_AT = {
     "logistic": ("clean and noisy", "clean and blurred", "clean, noisy, blurred", "all alike", "one class"),
     "logistic, half train": ("clean and noisy", "all alike"),
     "LeNet-5": ("clean and noisy", "all alike"),
-    "LeNet-5, noise of 2": ("clean and noisy",),
 }
 READINGS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"min_group": 3},
@@ -236,19 +234,24 @@ one kind, over the last 500 rounds.
 
 {table}
 
-- **Where losses are apart, it finds the kinds.** A logistic model cannot learn noise away. Both the
-  paper's reading by columns and the authors' code tell clean from noisy clients with a Rand index above
-  0.9; the paper prints 1.0. The first split of three kinds separates the noisy ones from the others,
-  which is what can be told at that time.
+- **Where losses are apart, it finds the kinds.** A logistic model cannot learn noise away. The paper's
+  reading by columns and the authors' code tell clean from noisy clients with a Rand index of 0.94 and
+  0.90; the paper prints 1.0. Blurred clients, whose losses are less apart, take twice as long and come to
+  0.77, or are not found. The first split of three kinds makes two parts, so its Rand index cannot be 1.
 - **Where a network sees through the noise, there is nothing to find.** LeNet-5 answers 60 % of the test
   images right, and its losses at clean and at noisy clients differ by a fifth of a standard deviation: no
-  split in 2,500 rounds, by either reading. How noisy and how blurred the paper's images are is not
-  published; ours have noise of 0.5 standard deviations of a pixel, and a blur of 2 pixels.
-- **Clients that are all alike are left together**, by columns and by the code.
-- **Rows of the matrix, as the paper's text has it, split early and at random**, clients that are all
-  alike among them. This is why columns are the default.
+  split in 2,500 rounds, by columns or by the code. How noisy and how blurred the paper's images are is
+  not published; ours have noise of 0.5 standard deviations of a pixel, and a blur of 2 pixels.
+- **Where kinds differ in their labels, its parts are not the kinds** (Rand 0.5): 90 clients of one class
+  each, beside ten that have all classes, are split in halves.
+- **Clients that are all alike are left together** by columns, whatever share of them trains. By the code
+  only while few train: its weight of a round is the share that trains, and with half of them the matrix
+  counts as settled after 39 rounds, when it holds nothing but noise.
+- **Rows of the matrix, as the paper's text has it, split early and at random**, also clients that are all
+  alike. This is why columns are the default.
 - **It takes about 20 encounters of every two clients.** With 10 of 100 clients that is 2,000 rounds and
-  more; the paper trains 10,000.
+  more; the paper trains 10,000. More encounters a round do not help by themselves: with half of the
+  clients in every cohort 600 rounds are 148 encounters, and at that time the losses are not apart yet.
 """
 
 

@@ -12,7 +12,8 @@ Equation:
 
 Where we differ:
     - v_k is column k of P, as in the authors' code. The text has rows (``view="row"``), but in row k every
-      entry averages the same weight, so rows hardly tell who was in the room.
+      entry averages the same weight, so rows hardly tell who was in the room. On CIFAR-10's losses they
+      split clients that are all alike (studies/fedgwc_groups.md, which has all readings).
     - When P has settled is not defined in the paper. As in the code it is an average of squared changes over
       the entries a round touches, below ``tolerance`` for as many rounds as it takes to see everybody once.
       The code divides rewards by their sum over the cohort and the published tolerances belong to that scale,
