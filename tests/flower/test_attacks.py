@@ -3,9 +3,11 @@
 import io
 import json
 import pickle
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,15 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
 from fedcohort.flower import messages
-from fedcohort.flower.messages import NonsenseError
+from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.roster import Roster
+from fedcohort.flower.transport import Silence, Transport
 from fedcohort.runs.events import read_events
+from fedcohort.runs.experiment import config_hash
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
-from support.flower_tiny import CLIENTS
+from support.flower_tiny import CLIENTS, experiment, nodes
 from support.inprocess import InProcess
 from support.misbehaviour import BAD, BROKEN, log_of, rewritten, values
 from support.rehearsed import attacked
@@ -396,6 +400,33 @@ def test_a_message_that_flower_cannot_read_takes_no_other_with_it(
     assert values(result, "rejected") == [1]
     assert values(result, "lost") == [0]
     assert [client for client, _ in events_of(tmp_path)] == ["client 2"]
+
+
+@dataclass
+class HoldsBack(InProcess):
+    """Fetching the answer of client 2 takes as long as Flower waits for objects that never come."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        found = list(super().pull_messages(message_ids))
+        if any(reply.metadata.src_node_id == BAD for reply in found):
+            time.sleep(30)
+        return found
+
+
+def test_an_answer_that_is_announced_and_held_back_delays_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcohort.flower.transport.PATIENCE", 0.2)
+    transport = Transport(HoldsBack(nodes(tmp_path).contexts), 1.0)
+    asked = experiment("fedavg")
+    run = asked.table(asked.methods[0], 0)
+    facts = {"run": run, "token": config_hash(run), "client": None, "classes": [], "merge": None}
+    letters = dict.fromkeys(sorted(transport.online()), Payload(facts, {}))
+    began = time.monotonic()
+    answers = transport.ask(messages.PROFILE, letters)
+    assert time.monotonic() - began < 10
+    assert {node for node, answer in answers.items() if isinstance(answer, Payload)} == letters.keys() - {BAD}
+    assert answers[BAD] == Silence("announced an answer and did not send it")
 
 
 def test_how_much_is_believed_is_the_operators_choice(tmp_path: Path) -> None:
