@@ -345,6 +345,38 @@ def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None
     assert all(int(each) % 5 == 0 for each in told)
 
 
+def shares(kind: str, parts: int) -> dict[str, dict[str, torch.Tensor]]:
+    """Models that give a class 0, 1, ... of so many parts: the best is the one that gives it its share."""
+    models = {}
+    for part in range(parts + 1):
+        share = part / parts
+        odds = torch.tensor([share if name == kind else (1 - share) / 2 for name in sorted(KINDS)])
+        models[f"model/{part}"] = a_model(odds.clamp(1e-6).log())
+    return models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_which_of_many_models_fits_best_does_not_count_a_class(client: Callable[..., Ask], kind: str) -> None:
+    truth = the_truth(client("fedlecc", privacy="exact"))[sorted(KINDS).index(kind)]
+    every = shares(kind, SIZE)
+    chosen = client(f"ifca(groups={SIZE + 1})", privacy="exact")(messages.SURVEY, **every).tensors
+    assert int(chosen["answer"]["answer"]) == truth  # what an open client tells
+    assert is_refused(client("ifca(groups=2)", privacy="exact")(messages.SURVEY, **every))
+    assert is_refused(client(f"ifca(groups={SIZE + 1})")(messages.SURVEY, **every))
+    assert is_refused(client("ifca(groups=8)")(messages.SURVEY, **shares(kind, 7)))
+
+
+def test_a_choice_between_models_rests_on_losses_in_steps(client: Callable[..., Ask]) -> None:
+    """The second is better by less than a few samples could make it."""
+    models = {"model/0": a_model(torch.zeros(3)), "model/1": a_model(torch.tensor([0.2, 0.0, 0.1]))}
+
+    def chosen(**policy: Any) -> int:
+        reply = client("ifca(groups=2)", **policy)(messages.SURVEY, **models)
+        return int(reply.tensors["answer"]["answer"])
+
+    assert (chosen(privacy="exact"), chosen()) == (1, 0)
+
+
 def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> None:
     """FedAvg neither polls, surveys, judges, compares nor remembers."""
     ask, model = client(privacy="exact"), {"model/0": always("ill")}

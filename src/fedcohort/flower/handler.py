@@ -166,8 +166,15 @@ class Handler:
         engine = self.present(payload)
         size = int(engine.sizes[self.client])
         self.policy.check_samples(size, "an answer about models")
-        _, answers = engine.survey(self._trial(engine, payload), self.method.grouping.answer)
-        return Payload({}, {"answer": {"answer": self.policy.answer(answers[0], size)}})
+        grouping, profile = self.method.grouping, _profile(engine.task)
+        most = None
+        if grouping.has_own("init_models"):
+            most = len(grouping.init_models(grouping.init_grouping(profile), profile))
+        trial = self._trial(engine, payload, most)
+        if not self.policy.exact:  # the more models, the finer is what the choice of one says
+            self.policy.check_samples(size // len(trial.models), f"for each of {len(trial.models)} models")
+        _, answers = engine.survey(trial, lambda losses: self.policy.answer(grouping.answer, losses))
+        return Payload({}, {"answer": {"answer": answers[0]}})
 
     def train(self, payload: Payload) -> Payload:
         facts, engine = payload.facts, self.present(payload)
