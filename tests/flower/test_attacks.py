@@ -25,8 +25,8 @@ from fedcohort.runs.experiment import config_hash
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
-from support.flower_tiny import CLIENTS, experiment, nodes
-from support.inprocess import InProcess
+from support.flower_tiny import CLIENTS, experiment, nodes, through_flower
+from support.inprocess import FIRST, InProcess
 from support.misbehaviour import BAD, BROKEN, log_of, rewritten, values
 from support.rehearsed import attacked
 
@@ -307,6 +307,31 @@ def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
     (what,) = (what for client, what in events_of(tmp_path / "poisoned") if client == "client 2")
     assert what.startswith("is refused: ")
     assert words in what
+
+
+@pytest.mark.parametrize("value", [1e6, 1e30, 3e38])  # the last one is finite, but not its sum
+@pytest.mark.parametrize("cohort", [1, 2])
+def test_an_update_without_measure_is_refused_where_nobody_has_a_majority(
+    cohort: int, value: float, tmp_path: Path
+) -> None:
+    """In the rounds in which client 2 is one of one or two, the first of them too."""
+    spoil = by_one(messages.TRAIN, with_tensor("update", "delta", value))
+    result = attacked(tmp_path, "fedavg", spoil, cohort=cohort, rounds=12, evaluate={"every": 20})
+    told = events_of(tmp_path)
+    assert {client for client, _ in told} == {"client 2"}
+    assert all("trust.max_update_ratio" in what for _, what in told)
+    assert sum(values(result, "rejected")) == len(told) > 0
+    assert float(result.state.groups[0].weights.params.norm()) < 100
+
+
+def test_how_many_samples_one_of_two_has_is_not_believed_beyond_measure(tmp_path: Path) -> None:
+    settings = {"partition": {"name": "iid", "clients": 2}, "cohort": 2}
+    grid = InProcess.of(2, keep=str(tmp_path / "keep"))
+    grid.spoil = lambda kind, node, reply: (
+        rewritten(reply, facts={"sizes": [10**11, 5, 5]}) if node == FIRST else reply
+    )
+    with pytest.raises(UserError, match=r"client 0 says .* of two nobody can say which is odd"):
+        through_flower(experiment("fedavg", **settings), tmp_path, grid)
 
 
 @pytest.mark.parametrize("reach", [0.0, 1e300, -1.0, float("nan"), "far", None])

@@ -76,7 +76,7 @@ def test_a_score_adds_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "letter", [score(size=5), score(right=5), score(right=-1), score(loss=-1.0), score(loss=4.1e6)]
+    "payload", [score(size=5), score(right=5), score(right=-1), score(loss=-1.0), score(loss=4.1e6)]
 )
 def test_other_scores_are_refused(payload: Payload) -> None:
     with pytest.raises(NonsenseError):
@@ -97,9 +97,9 @@ def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int
 def test_who_sends_much_more_than_most_is_named() -> None:
     """The middle of three lengths is 1: a thousand times that is still believed."""
     sent = {c: {"delta": torch.tensor([length])} for c, length in enumerate((1.0, 0.5, 1000.0))}
-    assert outsized(sent, TRUST) == {}
+    assert outsized(sent, TRUST, {}, 1.0) == {}
     sent[2]["delta"] = torch.tensor([1001.0])
-    assert list(outsized(sent, TRUST)) == [2]
+    assert list(outsized(sent, TRUST, {}, 1.0)) == [2]
 
 
 def test_reach_is_that_of_the_objective() -> None:

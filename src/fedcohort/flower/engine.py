@@ -24,6 +24,7 @@ from fedcohort.flower.remote_store import Kept, RemoteStore
 from fedcohort.flower.transport import Silence, enclosed, understood
 from fedcohort.flower.validation import (
     Expected,
+    Norms,
     Score,
     all_scores,
     outsized,
@@ -65,6 +66,8 @@ class FlowerEngine:
         self._expected: dict[int, Expected] = {}  # answers to the last orders
         self._early: dict[int, Early] = {}  # from the last evaluation
         self._polled: dict[int, tuple[Tensor, float]] = {}  # params and loss, from the last evaluation
+        self._norms: Norms = {}  # of what clients sent and was believed
+        self._model: float | None = None  # norm of the model that the run began with
         self._merged: tuple[Sequence[Weights], FlowerEngine] | None = None
 
     @property
@@ -127,11 +130,15 @@ class FlowerEngine:
 
     def _credible(self, told: Mapping[int, Answer]) -> dict[int, Answer]:
         """The answers of those whose updates are not far larger than most."""
-        odd = outsized(
-            {c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()}, self.trust
-        )
+        odd = self._outsized({c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()})
         self._refuse(odd)
         return {client: answer for client, answer in told.items() if client not in odd}
+
+    def _outsized(self, sent: Mapping[int, Memory]) -> dict[int, str]:
+        if self._model is None:
+            params = self.task.model.init(self.task.seed).params
+            self._model = float(torch.linalg.vector_norm(params, dtype=torch.float64))
+        return outsized(sent, self.trust, self._norms, self._model)
 
     def _refuse(self, odd: Mapping[int, str]) -> None:
         for client, why in odd.items():
@@ -297,7 +304,7 @@ class FlowerEngine:
         payloads = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
         told = self._ask(messages.MEMORY, payloads, lambda _, payload: told_memory(payload, blank))
-        odd = outsized(told, self.trust)
+        odd = self._outsized(told)
         self._refuse(odd)
         return {c: told[c] if c in told and c not in odd else blank for c in versions}
 
