@@ -263,6 +263,21 @@ def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object
     assert "client 2 is refused: its loss is not between 0 and 1e+06" in log_of(tmp_path)
 
 
+@pytest.mark.parametrize("method", ["power_of_choice", "fedlecc"])
+def test_a_loss_far_above_all_others_does_not_choose_who_trains(method: str, tmp_path: Path) -> None:
+    """It would be chosen in every round; as it is, no more often than one that tells nothing."""
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        facts = messages.read(reply.content).facts
+        name = {messages.LOSS: "loss", messages.SCORE: "train_loss"}.get(kind, "")
+        return rewritten(reply, facts={name: 9.9e5}) if node == BAD and name in facts else reply
+
+    result = attacked(tmp_path, method, spoil, cohort=2, rounds=6, evaluate={"every": 1})
+    trained = [row.value for row in result.rows if row.metric == "trained" and row.client == "client 2"]
+    assert sum(trained) < 6
+    assert "client 2 is refused: its loss is more than 100 times that of most" in log_of(tmp_path)
+
+
 def with_tensor(memory: str, key: str, value: float | torch.Tensor) -> Attack:
     """The same answer with another tensor, or one of this number everywhere."""
 
@@ -279,6 +294,16 @@ POISON = {
     "a control variate without measure": ("scaffold", with_tensor("update", "change", 1e30), "its change is"),
     "a negative loss": ("qfedavg", with_tensor("probes", "loss_before", -1.0), "trust.max_loss"),
     "an endless loss": ("qfedavg(q=3)", with_tensor("probes", "loss_before", 1e30), "trust.max_loss"),
+    "a loss that outweighs all": (
+        "qfedavg",
+        with_tensor("probes", "loss_before", 9.9e5),
+        "trust.max_loss_ratio",
+    ),
+    "losses of steps that outweigh all": (
+        "fedgwc",
+        with_tensor("trace", "trace", 9.9e5),
+        "trust.max_loss_ratio",
+    ),
     "a loss that is none": ("qfedavg", with_tensor("probes", "loss_before", torch.nan), "is not a number"),
     "negative losses of steps": ("fedgwc", with_tensor("trace", "trace", -5.0), "trust.max_loss"),
     "endless losses of steps": ("fedgwc", with_tensor("trace", "trace", 1e30), "trust.max_loss"),

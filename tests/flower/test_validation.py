@@ -11,7 +11,15 @@ from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
 from fedcohort.core.trust import Trust
 from fedcohort.flower.messages import NonsenseError, Payload
-from fedcohort.flower.validation import Expected, outsized, told_accuracy, told_answer, told_loss, told_score
+from fedcohort.flower.validation import (
+    Expected,
+    incredible,
+    outsized,
+    told_accuracy,
+    told_answer,
+    told_loss,
+    told_score,
+)
 from fedcohort.methods.fedprox import FedProx
 
 TRUST = Trust()
@@ -100,6 +108,16 @@ def test_who_sends_much_more_than_most_is_named() -> None:
     assert outsized(sent, TRUST, {}, 1.0) == {}
     sent[2]["delta"] = torch.tensor([1001.0])
     assert list(outsized(sent, TRUST, {}, 1.0)) == [2]
+
+
+def test_whose_loss_is_far_above_that_of_most_is_named() -> None:
+    """Not one that only most others are far below, nor where all lose much; who tells none is no measure."""
+    nan = math.nan
+    assert incredible({0: 1e-4, 1: 1e-4, 2: 60.0}, 2, TRUST) == {}
+    assert list(incredible({0: 1e-4, 1: 1e-4, 2: 70.0}, 2, TRUST)) == [2]
+    assert incredible({0: 900.0, 1: 1000.0, 2: nan, 3: 9e4}, 2, TRUST) == {}
+    assert list(incredible({0: 1.0, 1: 9e5}, 2, TRUST)) == [1]
+    assert list(incredible({0: nan, 1: nan, 2: 1.0, 3: 9e5}, 2, TRUST)) == [3]
 
 
 def test_reach_is_that_of_the_objective() -> None:

@@ -27,6 +27,7 @@ from fedcohort.flower.validation import (
     Norms,
     Score,
     all_scores,
+    incredible,
     outsized,
     told_accuracy,
     told_answer,
@@ -129,10 +130,24 @@ class FlowerEngine:
         return self._expected[client].read(payload)
 
     def _credible(self, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """The answers of those whose updates are not far larger than most."""
-        odd = self._outsized({c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()})
+        """The answers of those whose updates, or losses that count, are not far larger than most."""
+        odd = self._incredible({client: self._weighing_loss(answer) for client, answer in told.items()})
+        told = {client: answer for client, answer in told.items() if client not in odd}
+        large = self._outsized({c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()})
+        self._refuse(large)
+        return {client: answer for client, answer in told.items() if client not in large}
+
+    def _weighing_loss(self, answer: Answer) -> float:
+        """The largest that the method makes something of; 0 if it does not."""
+        used = [answer.trace] if "trace" in self.method.uses else []
+        used += [answer.probes["loss_before"]] if "loss_before" in answer.probes else []
+        return max((float(loss.max()) for loss in used if loss.numel()), default=0.0)
+
+    def _incredible(self, losses: Mapping[int, float]) -> set[int]:
+        """Who tells a loss far above those of most, and is refused."""
+        odd = incredible(losses, self.task.federation.num_classes, self.trust)
         self._refuse(odd)
-        return {client: answer for client, answer in told.items() if client not in odd}
+        return set(odd)
 
     def _outsized(self, sent: Mapping[int, Memory]) -> dict[int, str]:
         if self._model is None:
@@ -158,7 +173,8 @@ class FlowerEngine:
         known |= self._ask(
             messages.LOSS, payloads, lambda _, payload: told_loss(payload, "loss", self.trust), number
         )
-        return torch.tensor([known.get(client, float("nan")) for client in clients])
+        odd = self._incredible({client: known[client] for client in clients if client in known})
+        return torch.tensor([torch.nan if c in odd else known.get(c, torch.nan) for c in clients])
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
@@ -215,7 +231,8 @@ class FlowerEngine:
         replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
         losses = self._heard(polled, lambda _, payload: told_loss(payload, "train_loss", self.trust))
-        self._polled = {client: (params[client], loss) for client, loss in losses.items()}
+        odd = self._incredible(losses)
+        self._polled = {c: (params[c], loss) for c, loss in losses.items() if c not in odd}
         enclosed_in = {c: enclosed(replies[c], "trained") for c in orders if c in replies}
         trained = self._heard(enclosed_in, lambda _, payload: payload)
         self._early = {

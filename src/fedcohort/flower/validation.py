@@ -142,6 +142,17 @@ def outsized(sent: Mapping[int, Memory], trust: Trust, known: Norms, model: floa
     return found
 
 
+def incredible(told: Mapping[int, float], classes: int, trust: Trust) -> dict[int, str]:
+    """By client, what is wrong with losses far above those of most, by which they would be chosen or weighed
+    before all others. The median is the lower one, so that one of two does not set it; a model that only
+    guesses is the least measure, because a client that nobody resembles may well lose much more than most."""
+    losses = sorted(loss for loss in told.values() if not math.isnan(loss))
+    usual = losses[(len(losses) - 1) // 2] if losses else 0.0
+    most = trust.max_loss_ratio * max(usual, math.log(max(classes, 2)))
+    words = f"is refused: its loss is more than {trust.max_loss_ratio:g} times that of most, or of guessing"
+    return {client: f"{words} (trust.max_loss_ratio)" for client, loss in told.items() if loss > most}
+
+
 def told_loss(payload: Payload, name: str, trust: Trust) -> float:
     """NaN where a client has none."""
     value = payload.facts.get(name)
