@@ -278,6 +278,59 @@ def test_the_mean_training_loss_does_not_count_a_class(client: Callable[..., Ask
     assert float(told) <= LOSS_CAP
 
 
+def sure(low: float) -> dict[str, torch.Tensor]:
+    """Calls everybody above this age the first kind, the others the second."""
+    weights = torch.zeros(3, 2)
+    weights[0, 0] = 1e6
+    bias = torch.tensor([-1e6 * low, 0.0, -1e9])
+    return {"params": torch.cat([weights.flatten(), bias]), "buffers": torch.zeros(0)}
+
+
+def test_mean_outputs_do_not_count_samples(client: Callable[..., Ask]) -> None:
+    """FedEntropy asks for them: those of a model that is sure are shares of samples."""
+    local = {"lr": 1e-9, "batch": 1000}
+    settings = {"local": local, "data": {**ASKED["data"], "scale": "none"}}
+    order = {"budget": local, "probes": ["outputs"], "judged": True}
+    different = 0
+    for low in (-0.5, 0.0, 0.1, 0.5):
+        exact, told = (
+            client("fedentropy", settings, **policy)(messages.TRAIN, order, down=sure(low)).tensors["probes"]
+            for policy in ({"privacy": "exact"}, {})
+        )
+        counts = (exact["outputs"] * SIZE).round()
+        assert int(counts.sum()) == SIZE
+        steps = 5 * (counts / 5).round()
+        torch.testing.assert_close(told["outputs"], steps / steps.sum())
+        different += not torch.allclose(told["outputs"], exact["outputs"], atol=1e-3)
+    assert different
+
+
+def test_the_loss_before_training_does_not_count_a_class(client: Callable[..., Ask]) -> None:
+    """q-FedAvg asks for it: of a model that is sure, 50 for each sample of the others, capped."""
+    local = {"lr": 1e-9, "batch": 1000}
+    order = {"budget": local, "probes": ["loss_before"], "judged": False}
+    step = LOSS_CAP * 5 / SIZE
+    for kind in KINDS:
+        reply = client("qfedavg", {"local": local})(messages.TRAIN, order, down=always(kind))
+        loss = float(reply.tensors["probes"]["loss_before"])
+        assert loss / step == pytest.approx(round(loss / step), abs=1e-4)
+    truth = the_truth(client("fedlecc", privacy="exact"))
+    assert any((SIZE - count) % 5 for count in truth)  # which exact losses would tell
+
+
+def test_accuracies_do_not_count_a_class(client: Callable[..., Ask]) -> None:
+    """CAFA asks how models do on validation data: of 10, how many are of the kind that each always says."""
+    models = {f"model/{number}": always(kind) for number, kind in enumerate(sorted(KINDS))}
+    exact, told = (
+        client("cafa", **policy)(messages.CROSS, **models).tensors["accuracy"]["accuracy"]
+        for policy in ({"privacy": "exact"}, {})
+    )
+    held = 10
+    assert float(exact.sum()) == pytest.approx(1)
+    assert any(round(float(each) * held) % 5 for each in exact)
+    assert not any(round(float(each) * held) % 5 for each in told)
+
+
 def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask], hospital: Path) -> None:
     """A server that chose them could have rows dropped and categories counted, by what is in them."""
     head, *rows = hospital.read_text().splitlines()

@@ -222,6 +222,10 @@ class Handler:
         told = dict(answer.probes)
         if "loss_before" in told:
             told["loss_before"] = torch.tensor(self.policy.loss(float(told["loss_before"]), answer.size))
+        if "outputs" in told and not self.policy.exact:  # of a model that is sure, how many it calls what
+            of = answer.size
+            counts = [self.policy.count(of * float(share), of) for share in told["outputs"]]
+            told["outputs"] = tidied(torch.tensor(counts), 1).float()
         return told
 
     def update(self, payload: Payload) -> Payload:
