@@ -534,6 +534,32 @@ def test_a_server_names_no_files(client: Callable[..., Ask], number: Any, tmp_pa
     assert not list(tmp_path.rglob("escaped*"))
 
 
+def test_a_client_with_a_part_reads_no_table_that_a_server_names(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is where its operator keeps data for experiments."""
+    own = {"partition-id": 0, "keep": str(tmp_path / "keep")}
+    monkeypatch.chdir(tmp_path)
+
+    def asked(path: str) -> Payload:
+        grid = InProcess({FIRST: Context(1, FIRST, own, RecordDict(), {})})
+        run = {**usual_run(), "data": {**ASKED["data"], "path": path}}
+        facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
+        letter = Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)
+        (reply,) = grid.pull_messages(grid.push_messages([letter]))
+        return messages.read(reply.content)
+
+    monkeypatch.delenv("FEDCOHORT_DATA", raising=False)
+    assert is_refused(asked(str(hospital)))
+    assert is_refused(asked(hospital.name))
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("FEDCOHORT_DATA", str(tmp_path / "shared"))
+    assert is_refused(asked(str(hospital)))
+    assert is_refused(asked(f"{tmp_path}/shared/../{hospital.name}"))
+    shared = hospital.rename(tmp_path / "shared" / hospital.name)
+    assert sum(asked(str(shared)).facts["sizes"]) == 60
+
+
 def test_a_client_with_a_part_of_the_experiments_data_hides_nothing() -> None:
     assert Policy.of({"partition-id": 3}) == Policy("exact", epsilon=None, min_samples=1)
     assert Policy.of({"partition-id": 3, "data": "x.csv"}) == Policy()
