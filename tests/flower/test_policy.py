@@ -342,6 +342,28 @@ def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask
     assert sum(own(messages.PROFILE).facts["sizes"]) == 60 - KINDS["unknown"]
 
 
+def test_counts_of_another_column_are_another_question(tmp_path: Path) -> None:
+    """Where the client does not say which column holds labels, a server could count one after another."""
+    path = tmp_path / "t.csv"
+    rows = (f"{n},{'mf'[n % 2]},{'ill' if n % 3 else 'well'}" for n in range(60))
+    path.write_text("\n".join(["age,sex,outcome", *rows]))
+
+    def refused(column: str, **own: str) -> bool:
+        node = {"data": str(path), "keep": str(tmp_path), "privacy": "noised", "name": "a", **own}
+        grid = InProcess({FIRST: Context(1, FIRST, node, RecordDict(), {})})
+        data = {"source": "table", "path": "x", "label": column}
+        asked = experiment("fedlecc", **{**ASKED, "data": data})
+        run = asked.table(asked.methods[0], 0)
+        facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
+        letter = Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)
+        (reply,) = grid.pull_messages(grid.push_messages([letter]))
+        return is_refused(messages.read(reply.content))
+
+    assert [refused("outcome"), refused("sex"), refused("outcome")] == [False, True, False]
+    mine = {"label": "outcome", "name": "b"}  # whatever the run calls it, this is the one that is read
+    assert [refused("outcome", **mine), refused("sex", **mine)] == [False, False]
+
+
 def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> None:
     """A threshold is another question, whether or not it parts the labels in another way."""
     path = tmp_path / "t.csv"

@@ -98,7 +98,9 @@ def _worker(
     keep = ClientStore(_home(settings), token, own.federation.clients[own.place])
     if not keep.agree(table):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
-    return Handler(method, task, number, keep, policy, experiment.data)
+    own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
+    reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
+    return Handler(method, task, number, keep, policy, reading)
 
 
 def _check_places(data: dict[str, Any]) -> None:

@@ -107,13 +107,13 @@ class Handler:
 
     def _counts(self) -> Tensor:
         """Label counts of the training data. Those under noise are drawn for all data, because a server
-        chooses the split, and scaled."""
+        chooses the split, and scaled. Those of another column are another question."""
         federation = self.task.federation
         if self.level == "exact":
             return federation.counts[self.client].double()
         splits = federation.train, federation.validation, federation.test
         counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
-        return self._noised("label counts", {"threshold"}, federation.classes, counts)
+        return self._noised("label counts", {"threshold", "label"}, federation.classes, counts)
 
     def _summary(self, part: Part) -> Tensor:
         """What a part counts of the examples, likewise."""
