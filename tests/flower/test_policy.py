@@ -18,6 +18,7 @@ from flwr.app import Context, Message, RecordDict
 
 from fedcohort.core.profile import Local
 from fedcohort.flower import messages
+from fedcohort.flower.client_store import RUNS, ClientStore
 from fedcohort.flower.messages import Payload
 from fedcohort.flower.policy import LOSS_CAP, Policy, Refusal
 from fedcohort.runs.experiment import Experiment, config_hash
@@ -392,6 +393,22 @@ def test_a_message_does_not_fill_memory_or_disk(client: Callable[..., Ask], tmp_
     run["data"] = {**run["data"], "empty": ["z" * 1000] * 500}
     ask(messages.PROFILE, {"run": run})
     assert sum(path.stat().st_size for path in (tmp_path / "keep").rglob("*") if path.is_file()) < 10_000
+
+
+def test_any_number_of_runs_fills_no_disk(client: Callable[..., Ask], tmp_path: Path) -> None:
+    """The run that is going on stays among those that are kept, what was told under noise always."""
+    ask, going_on = client("fedlecc", privacy="noised"), {"token": "ab" * 8}
+    store = ClientStore(tmp_path / "keep", "ab" * 8, "north")
+    ask(messages.PROFILE, going_on)
+    store.hold({"delta": torch.zeros(1)}, 0)
+    for number in range(3 * RUNS):
+        store.agree({})  # as with every message of it
+        ask(messages.PROFILE, {"token": f"{number:08x}"})
+    kept = {path.name for path in (tmp_path / "keep").iterdir()}
+    assert len(kept) == RUNS + 1
+    assert {"told", "ab" * 8, f"{3 * RUNS - 1:08x}"} < kept
+    assert store.held(0) is not None
+    assert (tmp_path / "keep" / "told" / "north" / "ledger.json").exists()
 
 
 def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:
