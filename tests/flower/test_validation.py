@@ -110,6 +110,21 @@ def test_who_sends_much_more_than_most_is_named() -> None:
     assert list(outsized(sent, TRUST, {}, 1.0)) == [2]
 
 
+def test_one_or_two_are_measured_by_what_was_believed_before() -> None:
+    """Of each client the last counts, so that nobody raises the measure by coming often."""
+    known: dict[str, dict[int, float]] = {}
+
+    def odd(**lengths: float) -> list[int]:
+        sent = {int(client[1:]): {"delta": torch.tensor([length])} for client, length in lengths.items()}
+        return list(outsized(sent, TRUST, known, 5.0))
+
+    assert odd(c0=5001.0) == [0]  # the first model's norm is all that is known
+    assert odd(c0=4999.0) == odd(c0=4998.0) == odd(c1=1.0) == odd(c2=1.0) == []
+    assert known == {"delta": {0: 4998.0, 1: 1.0, 2: 1.0}}
+    assert odd(c0=4999.0, c1=2.0) == [0]
+    assert odd(c1=0.0, c2=0.0) == odd(c0=4999.0) == []  # most stand still: the model again
+
+
 def test_whose_loss_is_far_above_that_of_most_is_named() -> None:
     """Not one that only most others are far below, nor where all lose much; who tells none is no measure."""
     nan = math.nan
