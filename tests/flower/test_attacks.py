@@ -3,9 +3,11 @@
 import io
 import json
 import pickle
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,16 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
 from fedcohort.flower import messages
-from fedcohort.flower.messages import NonsenseError
+from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.roster import Roster
+from fedcohort.flower.transport import Silence, Transport
 from fedcohort.runs.events import read_events
+from fedcohort.runs.experiment import config_hash
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
-from support.flower_tiny import CLIENTS
-from support.inprocess import InProcess
+from support.flower_tiny import CLIENTS, experiment, nodes, through_flower
+from support.inprocess import FIRST, InProcess
 from support.misbehaviour import BAD, BROKEN, log_of, rewritten, values
 from support.rehearsed import attacked
 
@@ -259,6 +263,21 @@ def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object
     assert "client 2 is refused: its loss is not between 0 and 1e+06" in log_of(tmp_path)
 
 
+@pytest.mark.parametrize("method", ["power_of_choice", "fedlecc"])
+def test_a_loss_far_above_all_others_does_not_choose_who_trains(method: str, tmp_path: Path) -> None:
+    """It would be chosen in every round; as it is, no more often than one that tells nothing."""
+
+    def spoil(kind: str, node: int, reply: Message) -> Message:
+        facts = messages.read(reply.content).facts
+        name = {messages.LOSS: "loss", messages.SCORE: "train_loss"}.get(kind, "")
+        return rewritten(reply, facts={name: 9.9e5}) if node == BAD and name in facts else reply
+
+    result = attacked(tmp_path, method, spoil, cohort=2, rounds=6, evaluate={"every": 1})
+    trained = [row.value for row in result.rows if row.metric == "trained" and row.client == "client 2"]
+    assert sum(trained) < 6
+    assert "client 2 is refused: its loss is more than 100 times that of most" in log_of(tmp_path)
+
+
 def with_tensor(memory: str, key: str, value: float | torch.Tensor) -> Attack:
     """The same answer with another tensor, or one of this number everywhere."""
 
@@ -275,6 +294,16 @@ POISON = {
     "a control variate without measure": ("scaffold", with_tensor("update", "change", 1e30), "its change is"),
     "a negative loss": ("qfedavg", with_tensor("probes", "loss_before", -1.0), "trust.max_loss"),
     "an endless loss": ("qfedavg(q=3)", with_tensor("probes", "loss_before", 1e30), "trust.max_loss"),
+    "a loss that outweighs all": (
+        "qfedavg",
+        with_tensor("probes", "loss_before", 9.9e5),
+        "trust.max_loss_ratio",
+    ),
+    "losses of steps that outweigh all": (
+        "fedgwc",
+        with_tensor("trace", "trace", 9.9e5),
+        "trust.max_loss_ratio",
+    ),
     "a loss that is none": ("qfedavg", with_tensor("probes", "loss_before", torch.nan), "is not a number"),
     "negative losses of steps": ("fedgwc", with_tensor("trace", "trace", -5.0), "trust.max_loss"),
     "endless losses of steps": ("fedgwc", with_tensor("trace", "trace", 1e30), "trust.max_loss"),
@@ -303,6 +332,31 @@ def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
     (what,) = (what for client, what in events_of(tmp_path / "poisoned") if client == "client 2")
     assert what.startswith("is refused: ")
     assert words in what
+
+
+@pytest.mark.parametrize("value", [1e6, 1e30, 3e38])  # the last one is finite, but not its sum
+@pytest.mark.parametrize("cohort", [1, 2])
+def test_an_update_without_measure_is_refused_where_nobody_has_a_majority(
+    cohort: int, value: float, tmp_path: Path
+) -> None:
+    """In the rounds in which client 2 is one of one or two, the first of them too."""
+    spoil = by_one(messages.TRAIN, with_tensor("update", "delta", value))
+    result = attacked(tmp_path, "fedavg", spoil, cohort=cohort, rounds=12, evaluate={"every": 20})
+    told = events_of(tmp_path)
+    assert {client for client, _ in told} == {"client 2"}
+    assert all("trust.max_update_ratio" in what for _, what in told)
+    assert sum(values(result, "rejected")) == len(told) > 0
+    assert float(result.state.groups[0].weights.params.norm()) < 100
+
+
+def test_how_many_samples_one_of_two_has_is_not_believed_beyond_measure(tmp_path: Path) -> None:
+    settings = {"partition": {"name": "iid", "clients": 2}, "cohort": 2}
+    grid = InProcess.of(2, keep=str(tmp_path / "keep"))
+    grid.spoil = lambda kind, node, reply: (
+        rewritten(reply, facts={"sizes": [10**11, 5, 5]}) if node == FIRST else reply
+    )
+    with pytest.raises(UserError, match=r"client 0 says .* of two nobody can say which is odd"):
+        through_flower(experiment("fedavg", **settings), tmp_path, grid)
 
 
 @pytest.mark.parametrize("reach", [0.0, 1e300, -1.0, float("nan"), "far", None])
@@ -396,6 +450,33 @@ def test_a_message_that_flower_cannot_read_takes_no_other_with_it(
     assert values(result, "rejected") == [1]
     assert values(result, "lost") == [0]
     assert [client for client, _ in events_of(tmp_path)] == ["client 2"]
+
+
+@dataclass
+class HoldsBack(InProcess):
+    """Fetching the answer of client 2 takes as long as Flower waits for objects that never come."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        found = list(super().pull_messages(message_ids))
+        if any(reply.metadata.src_node_id == BAD for reply in found):
+            time.sleep(30)
+        return found
+
+
+def test_an_answer_that_is_announced_and_held_back_delays_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcohort.flower.transport.PATIENCE", 0.2)
+    transport = Transport(HoldsBack(nodes(tmp_path).contexts), 1.0)
+    asked = experiment("fedavg")
+    run = asked.table(asked.methods[0], 0)
+    facts = {"run": run, "token": config_hash(run), "client": None, "classes": [], "merge": None}
+    letters = dict.fromkeys(sorted(transport.online()), Payload(facts, {}))
+    began = time.monotonic()
+    answers = transport.ask(messages.PROFILE, letters)
+    assert time.monotonic() - began < 10
+    assert {node for node, answer in answers.items() if isinstance(answer, Payload)} == letters.keys() - {BAD}
+    assert answers[BAD] == Silence("announced an answer and did not send it")
 
 
 def test_how_much_is_believed_is_the_operators_choice(tmp_path: Path) -> None:

@@ -57,9 +57,24 @@ def test_nothing_is_told_that_is_not_written_down(tmp_path, monkeypatch):
         ledger.tell("label counts", NAMES, COUNTS)
 
 
-def test_a_damaged_ledger_is_not_begun_anew(tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{",
+        "",
+        "{}",
+        '""',
+        "null",
+        "[1]",
+        "[{}]",
+        '[{"what": "a", "epsilon": "x", "told": {}}]',
+        '[{"what": "a", "epsilon": -9, "told": {}}]',
+        '[{"what": "a", "epsilon": 1, "told": []}]',
+    ],
+)
+def test_a_damaged_ledger_is_not_begun_anew(text, tmp_path):
     """Or whoever can damage it could ask as often as they like."""
-    (tmp_path / "ledger.json").write_text("[{")
+    (tmp_path / "ledger.json").write_text(text)
     with pytest.raises(UserError, match="is damaged"):
         Ledger(tmp_path, 0.5, 0.5).tell("label counts", NAMES, COUNTS)
 

@@ -18,6 +18,7 @@ from flwr.app import Context, Message, RecordDict
 
 from fedcohort.core.profile import Local
 from fedcohort.flower import messages
+from fedcohort.flower.client_store import RUNS, ClientStore
 from fedcohort.flower.messages import Payload
 from fedcohort.flower.policy import LOSS_CAP, Policy, Refusal
 from fedcohort.runs.experiment import Experiment, config_hash
@@ -278,6 +279,59 @@ def test_the_mean_training_loss_does_not_count_a_class(client: Callable[..., Ask
     assert float(told) <= LOSS_CAP
 
 
+def sure(low: float) -> dict[str, torch.Tensor]:
+    """Calls everybody above this age the first kind, the others the second."""
+    weights = torch.zeros(3, 2)
+    weights[0, 0] = 1e6
+    bias = torch.tensor([-1e6 * low, 0.0, -1e9])
+    return {"params": torch.cat([weights.flatten(), bias]), "buffers": torch.zeros(0)}
+
+
+def test_mean_outputs_do_not_count_samples(client: Callable[..., Ask]) -> None:
+    """FedEntropy asks for them: those of a model that is sure are shares of samples."""
+    local = {"lr": 1e-9, "batch": 1000}
+    settings = {"local": local, "data": {**ASKED["data"], "scale": "none"}}
+    order = {"budget": local, "probes": ["outputs"], "judged": True}
+    different = 0
+    for low in (-0.5, 0.0, 0.1, 0.5):
+        exact, told = (
+            client("fedentropy", settings, **policy)(messages.TRAIN, order, down=sure(low)).tensors["probes"]
+            for policy in ({"privacy": "exact"}, {})
+        )
+        counts = (exact["outputs"] * SIZE).round()
+        assert int(counts.sum()) == SIZE
+        steps = 5 * (counts / 5).round()
+        torch.testing.assert_close(told["outputs"], steps / steps.sum())
+        different += not torch.allclose(told["outputs"], exact["outputs"], atol=1e-3)
+    assert different
+
+
+def test_the_loss_before_training_does_not_count_a_class(client: Callable[..., Ask]) -> None:
+    """q-FedAvg asks for it: of a model that is sure, 50 for each sample of the others, capped."""
+    local = {"lr": 1e-9, "batch": 1000}
+    order = {"budget": local, "probes": ["loss_before"], "judged": False}
+    step = LOSS_CAP * 5 / SIZE
+    for kind in KINDS:
+        reply = client("qfedavg", {"local": local})(messages.TRAIN, order, down=always(kind))
+        loss = float(reply.tensors["probes"]["loss_before"])
+        assert loss / step == pytest.approx(round(loss / step), abs=1e-4)
+    truth = the_truth(client("fedlecc", privacy="exact"))
+    assert any((SIZE - count) % 5 for count in truth)  # which exact losses would tell
+
+
+def test_accuracies_do_not_count_a_class(client: Callable[..., Ask]) -> None:
+    """CAFA asks how models do on validation data: of 10, how many are of the kind that each always says."""
+    models = {f"model/{number}": always(kind) for number, kind in enumerate(sorted(KINDS))}
+    exact, told = (
+        client("cafa", **policy)(messages.CROSS, **models).tensors["accuracy"]["accuracy"]
+        for policy in ({"privacy": "exact"}, {})
+    )
+    held = 10
+    assert float(exact.sum()) == pytest.approx(1)
+    assert any(round(float(each) * held) % 5 for each in exact)
+    assert not any(round(float(each) * held) % 5 for each in told)
+
+
 def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask], hospital: Path) -> None:
     """A server that chose them could have rows dropped and categories counted, by what is in them."""
     head, *rows = hospital.read_text().splitlines()
@@ -287,6 +341,28 @@ def test_words_that_count_as_empty_are_the_clients_own(client: Callable[..., Ask
         assert sum(client("fedavg", {"data": data})(messages.PROFILE).facts["sizes"]) == 60
     own = client("fedavg", {"data": {**ASKED["data"], "missing": "mean"}}, empty="7,unknown")
     assert sum(own(messages.PROFILE).facts["sizes"]) == 60 - KINDS["unknown"]
+
+
+def test_counts_of_another_column_are_another_question(tmp_path: Path) -> None:
+    """Where the client does not say which column holds labels, a server could count one after another."""
+    path = tmp_path / "t.csv"
+    rows = (f"{n},{'mf'[n % 2]},{'ill' if n % 3 else 'well'}" for n in range(60))
+    path.write_text("\n".join(["age,sex,outcome", *rows]))
+
+    def refused(column: str, **own: str) -> bool:
+        node = {"data": str(path), "keep": str(tmp_path), "privacy": "noised", "name": "a", **own}
+        grid = InProcess({FIRST: Context(1, FIRST, node, RecordDict(), {})})
+        data = {"source": "table", "path": "x", "label": column}
+        asked = experiment("fedlecc", **{**ASKED, "data": data})
+        run = asked.table(asked.methods[0], 0)
+        facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
+        letter = Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)
+        (reply,) = grid.pull_messages(grid.push_messages([letter]))
+        return is_refused(messages.read(reply.content))
+
+    assert [refused("outcome"), refused("sex"), refused("outcome")] == [False, True, False]
+    mine = {"label": "outcome", "name": "b"}  # whatever the run calls it, this is the one that is read
+    assert [refused("outcome", **mine), refused("sex", **mine)] == [False, False]
 
 
 def test_whether_noise_is_told_does_not_depend_on_the_data(tmp_path: Path) -> None:
@@ -319,6 +395,22 @@ def test_a_message_does_not_fill_memory_or_disk(client: Callable[..., Ask], tmp_
     assert sum(path.stat().st_size for path in (tmp_path / "keep").rglob("*") if path.is_file()) < 10_000
 
 
+def test_any_number_of_runs_fills_no_disk(client: Callable[..., Ask], tmp_path: Path) -> None:
+    """The run that is going on stays among those that are kept, what was told under noise always."""
+    ask, going_on = client("fedlecc", privacy="noised"), {"token": "ab" * 8}
+    store = ClientStore(tmp_path / "keep", "ab" * 8, "north")
+    ask(messages.PROFILE, going_on)
+    store.hold({"delta": torch.zeros(1)}, 0)
+    for number in range(3 * RUNS):
+        store.agree({})  # as with every message of it
+        ask(messages.PROFILE, {"token": f"{number:08x}"})
+    kept = {path.name for path in (tmp_path / "keep").iterdir()}
+    assert len(kept) == RUNS + 1
+    assert {"told", "ab" * 8, f"{3 * RUNS - 1:08x}"} < kept
+    assert store.held(0) is not None
+    assert (tmp_path / "keep" / "told" / "north" / "ledger.json").exists()
+
+
 def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:
     """Three test samples, three for validation, and at a client that wants forty, its training data."""
     small = {"split": {"test": 0.05, "validation": 0.05}}
@@ -343,6 +435,38 @@ def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None
     assert truth.sum() == SIZE
     assert truth.tolist() != told.tolist()
     assert all(int(each) % 5 == 0 for each in told)
+
+
+def shares(kind: str, parts: int) -> dict[str, dict[str, torch.Tensor]]:
+    """Models that give a class 0, 1, ... of so many parts: the best is the one that gives it its share."""
+    models = {}
+    for part in range(parts + 1):
+        share = part / parts
+        odds = torch.tensor([share if name == kind else (1 - share) / 2 for name in sorted(KINDS)])
+        models[f"model/{part}"] = a_model(odds.clamp(1e-6).log())
+    return models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_which_of_many_models_fits_best_does_not_count_a_class(client: Callable[..., Ask], kind: str) -> None:
+    truth = the_truth(client("fedlecc", privacy="exact"))[sorted(KINDS).index(kind)]
+    every = shares(kind, SIZE)
+    chosen = client(f"ifca(groups={SIZE + 1})", privacy="exact")(messages.SURVEY, **every).tensors
+    assert int(chosen["answer"]["answer"]) == truth  # what an open client tells
+    assert is_refused(client("ifca(groups=2)", privacy="exact")(messages.SURVEY, **every))
+    assert is_refused(client(f"ifca(groups={SIZE + 1})")(messages.SURVEY, **every))
+    assert is_refused(client("ifca(groups=8)")(messages.SURVEY, **shares(kind, 7)))
+
+
+def test_a_choice_between_models_rests_on_losses_in_steps(client: Callable[..., Ask]) -> None:
+    """The second is better by less than a few samples could make it."""
+    models = {"model/0": a_model(torch.zeros(3)), "model/1": a_model(torch.tensor([0.2, 0.0, 0.1]))}
+
+    def chosen(**policy: Any) -> int:
+        reply = client("ifca(groups=2)", **policy)(messages.SURVEY, **models)
+        return int(reply.tensors["answer"]["answer"])
+
+    assert (chosen(privacy="exact"), chosen()) == (1, 0)
 
 
 def test_only_what_the_method_asks_is_answered(client: Callable[..., Ask]) -> None:
@@ -447,6 +571,32 @@ def test_a_server_names_no_files(client: Callable[..., Ask], number: Any, tmp_pa
         assert "update" not in ask(messages.TRAIN, {**order, key: number}, down=down).tensors
     assert is_refused(ask(messages.PROFILE, {"client": number})) == (number is not None)
     assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_a_client_with_a_part_reads_no_table_that_a_server_names(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is where its operator keeps data for experiments."""
+    own = {"partition-id": 0, "keep": str(tmp_path / "keep")}
+    monkeypatch.chdir(tmp_path)
+
+    def asked(path: str) -> Payload:
+        grid = InProcess({FIRST: Context(1, FIRST, own, RecordDict(), {})})
+        run = {**usual_run(), "data": {**ASKED["data"], "path": path}}
+        facts = {"run": run, "token": config_hash(run), "client": 0, "classes": [], "merge": None}
+        letter = Message(messages.write(Payload(facts, {})), FIRST, messages.PROFILE, ttl=60)
+        (reply,) = grid.pull_messages(grid.push_messages([letter]))
+        return messages.read(reply.content)
+
+    monkeypatch.delenv("FEDCOHORT_DATA", raising=False)
+    assert is_refused(asked(str(hospital)))
+    assert is_refused(asked(hospital.name))
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("FEDCOHORT_DATA", str(tmp_path / "shared"))
+    assert is_refused(asked(str(hospital)))
+    assert is_refused(asked(f"{tmp_path}/shared/../{hospital.name}"))
+    shared = hospital.rename(tmp_path / "shared" / hospital.name)
+    assert sum(asked(str(shared)).facts["sizes"]) == 60
 
 
 def test_a_client_with_a_part_of_the_experiments_data_hides_nothing() -> None:

@@ -11,7 +11,15 @@ from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
 from fedcohort.core.trust import Trust
 from fedcohort.flower.messages import NonsenseError, Payload
-from fedcohort.flower.validation import Expected, outsized, told_accuracy, told_answer, told_loss, told_score
+from fedcohort.flower.validation import (
+    Expected,
+    incredible,
+    outsized,
+    told_accuracy,
+    told_answer,
+    told_loss,
+    told_score,
+)
 from fedcohort.methods.fedprox import FedProx
 
 TRUST = Trust()
@@ -97,9 +105,34 @@ def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int
 def test_who_sends_much_more_than_most_is_named() -> None:
     """The middle of three lengths is 1: a thousand times that is still believed."""
     sent = {c: {"delta": torch.tensor([length])} for c, length in enumerate((1.0, 0.5, 1000.0))}
-    assert outsized(sent, TRUST) == {}
+    assert outsized(sent, TRUST, {}, 1.0) == {}
     sent[2]["delta"] = torch.tensor([1001.0])
-    assert list(outsized(sent, TRUST)) == [2]
+    assert list(outsized(sent, TRUST, {}, 1.0)) == [2]
+
+
+def test_one_or_two_are_measured_by_what_was_believed_before() -> None:
+    """Of each client the last counts, so that nobody raises the measure by coming often."""
+    known: dict[str, dict[int, float]] = {}
+
+    def odd(**lengths: float) -> list[int]:
+        sent = {int(client[1:]): {"delta": torch.tensor([length])} for client, length in lengths.items()}
+        return list(outsized(sent, TRUST, known, 5.0))
+
+    assert odd(c0=5001.0) == [0]  # the first model's norm is all that is known
+    assert odd(c0=4999.0) == odd(c0=4998.0) == odd(c1=1.0) == odd(c2=1.0) == []
+    assert known == {"delta": {0: 4998.0, 1: 1.0, 2: 1.0}}
+    assert odd(c0=4999.0, c1=2.0) == [0]
+    assert odd(c1=0.0, c2=0.0) == odd(c0=4999.0) == []  # most stand still: the model again
+
+
+def test_whose_loss_is_far_above_that_of_most_is_named() -> None:
+    """Not one that only most others are far below, nor where all lose much; who tells none is no measure."""
+    nan = math.nan
+    assert incredible({0: 1e-4, 1: 1e-4, 2: 60.0}, 2, TRUST) == {}
+    assert list(incredible({0: 1e-4, 1: 1e-4, 2: 70.0}, 2, TRUST)) == [2]
+    assert incredible({0: 900.0, 1: 1000.0, 2: nan, 3: 9e4}, 2, TRUST) == {}
+    assert list(incredible({0: 1.0, 1: 9e5}, 2, TRUST)) == [1]
+    assert list(incredible({0: nan, 1: nan, 2: 1.0, 3: 9e5}, 2, TRUST)) == [3]
 
 
 def test_reach_is_that_of_the_objective() -> None:

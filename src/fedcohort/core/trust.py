@@ -19,6 +19,7 @@ class Trust:
         1000.0  # norm of what is sent up, by the cohort's median
     )
     max_loss: Annotated[float, above(0)] = 1e6  # of any loss told
+    max_loss_ratio: Annotated[float, at_least(1)] = 100.0  # by the cohort's median, or by that of guessing
 
 
 def middle(values: Iterable[float]) -> float:

@@ -20,6 +20,7 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedcohort.data.locate import user_path
 from fedcohort.flower import messages
 from fedcohort.flower.client_data import OwnData
 from fedcohort.flower.client_store import ClientStore
@@ -28,6 +29,7 @@ from fedcohort.flower.messages import Payload
 from fedcohort.flower.policy import Policy, Refusal, refuse, whole
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
+from fedcohort.util.names import safe_name
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -84,6 +86,8 @@ def _worker(
     settings, table = json.loads(mine), json.loads(run)
     if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
         table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
+    else:
+        _check_places(table["data"])
     experiment = Experiment.of(table)
     (method,), (seed,) = experiment.methods, experiment.seeds
     own = OwnData.read(settings, experiment, seed, json.loads(scale))
@@ -94,7 +98,22 @@ def _worker(
     keep = ClientStore(_home(settings), token, own.federation.clients[own.place])
     if not keep.agree(table):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
-    return Handler(method, task, number, keep, policy, experiment.data)
+    own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
+    reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
+    return Handler(method, task, number, keep, policy, reading)
+
+
+def _check_places(data: dict[str, Any]) -> None:
+    """Refuses files that a run names, unless they are where this client's operator keeps data for
+    experiments: else a server could have it read any table of this machine as the experiment's own."""
+    root = os.environ.get("FEDCOHORT_DATA")
+    for key in PLACES & data.keys():
+        place = user_path(str(data[key]))
+        if data.get("source") == "huggingface" and not place.exists():  # a name on the hub
+            continue
+        inside = bool(root) and place.resolve().is_relative_to(user_path(str(root)).resolve())
+        if not inside or ".." in place.parts:
+            raise refuse(f"to read {safe_name(str(place))}: it is not below its FEDCOHORT_DATA")
 
 
 def _home(settings: dict[str, Any]) -> Path:

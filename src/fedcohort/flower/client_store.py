@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from fedcohort.core.records import Memory
 from fedcohort.models.flat import Weights
 from fedcohort.util.checkpoint import write_atomically
 
+RUNS = 16  # whose folders stay
+TOKEN = re.compile(r"[0-9a-f]{8,64}")
 NEVER = -1  # the version of a memory that was never written
 AGREED = ("method", "seeds", "data", "split", "model", "privacy", "imports")  # settings that a run keeps
 
@@ -26,9 +30,10 @@ class ClientStore:
     """One client's folder for one run."""
 
     def __init__(self, home: Path, token: str, client: str) -> None:
-        if not re.fullmatch(r"[0-9a-f]{8,64}", token):
+        if not TOKEN.fullmatch(token):
             raise ValueError("the run's token is not a hexadecimal number")
         name = re.sub(r"[^\w-]+", "_", client)
+        self.home = home
         self.folder, self.ledger = home / token / name, home / "told" / name  # of this run, and of all
 
     def agree(self, run: Mapping[str, Any]) -> bool:
@@ -39,7 +44,20 @@ class ClientStore:
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, digest.encode())
+            self._forget_old_runs()
+        os.utime(self.folder)
         return path.read_text(encoding="utf-8") == digest
+
+    def _forget_old_runs(self) -> None:
+        """Leaves this client's folders of the runs that were used last: a server can begin any number."""
+        folders = [
+            path for path in self.home.glob(f"*/{self.folder.name}") if TOKEN.fullmatch(path.parent.name)
+        ]
+        folders = sorted(set(folders) - {self.folder}, key=_last_used, reverse=True)
+        for path in folders[RUNS - 1 :]:
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # other clients may have theirs beside it
+                path.parent.rmdir()
 
     def memory(self, version: int) -> Memory | None:
         """What was remembered after that round; None if it is gone."""
@@ -104,3 +122,11 @@ class ClientStore:
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         aside.replace(self._path(name))
+
+
+def _last_used(folder: Path) -> float:
+    """When; long ago if another process of this client has just removed it."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -24,8 +24,10 @@ from fedcohort.flower.remote_store import Kept, RemoteStore
 from fedcohort.flower.transport import Silence, enclosed, understood
 from fedcohort.flower.validation import (
     Expected,
+    Norms,
     Score,
     all_scores,
+    incredible,
     outsized,
     told_accuracy,
     told_answer,
@@ -65,6 +67,8 @@ class FlowerEngine:
         self._expected: dict[int, Expected] = {}  # answers to the last orders
         self._early: dict[int, Early] = {}  # from the last evaluation
         self._polled: dict[int, tuple[Tensor, float]] = {}  # params and loss, from the last evaluation
+        self._norms: Norms = {}  # of what clients sent and was believed
+        self._model: float | None = None  # norm of the model that the run began with
         self._merged: tuple[Sequence[Weights], FlowerEngine] | None = None
 
     @property
@@ -126,12 +130,30 @@ class FlowerEngine:
         return self._expected[client].read(payload)
 
     def _credible(self, told: Mapping[int, Answer]) -> dict[int, Answer]:
-        """The answers of those whose updates are not far larger than most."""
-        odd = outsized(
-            {c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()}, self.trust
-        )
+        """The answers of those whose updates, or losses that count, are not far larger than most."""
+        odd = self._incredible({client: self._weighing_loss(answer) for client, answer in told.items()})
+        told = {client: answer for client, answer in told.items() if client not in odd}
+        large = self._outsized({c: {**answer.up, "buffers": answer.buffers} for c, answer in told.items()})
+        self._refuse(large)
+        return {client: answer for client, answer in told.items() if client not in large}
+
+    def _weighing_loss(self, answer: Answer) -> float:
+        """The largest that the method makes something of; 0 if it does not."""
+        used = [answer.trace] if "trace" in self.method.uses else []
+        used += [answer.probes["loss_before"]] if "loss_before" in answer.probes else []
+        return max((float(loss.max()) for loss in used if loss.numel()), default=0.0)
+
+    def _incredible(self, losses: Mapping[int, float]) -> set[int]:
+        """Who tells a loss far above those of most, and is refused."""
+        odd = incredible(losses, self.task.federation.num_classes, self.trust)
         self._refuse(odd)
-        return {client: answer for client, answer in told.items() if client not in odd}
+        return set(odd)
+
+    def _outsized(self, sent: Mapping[int, Memory]) -> dict[int, str]:
+        if self._model is None:
+            params = self.task.model.init(self.task.seed).params
+            self._model = float(torch.linalg.vector_norm(params, dtype=torch.float64))
+        return outsized(sent, self.trust, self._norms, self._model)
 
     def _refuse(self, odd: Mapping[int, str]) -> None:
         for client, why in odd.items():
@@ -151,7 +173,8 @@ class FlowerEngine:
         known |= self._ask(
             messages.LOSS, payloads, lambda _, payload: told_loss(payload, "loss", self.trust), number
         )
-        return torch.tensor([known.get(client, float("nan")) for client in clients])
+        odd = self._incredible({client: known[client] for client in clients if client in known})
+        return torch.tensor([torch.nan if c in odd else known.get(c, torch.nan) for c in clients])
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
@@ -208,7 +231,8 @@ class FlowerEngine:
         replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
         losses = self._heard(polled, lambda _, payload: told_loss(payload, "train_loss", self.trust))
-        self._polled = {client: (params[client], loss) for client, loss in losses.items()}
+        odd = self._incredible(losses)
+        self._polled = {c: (params[c], loss) for c, loss in losses.items() if c not in odd}
         enclosed_in = {c: enclosed(replies[c], "trained") for c in orders if c in replies}
         trained = self._heard(enclosed_in, lambda _, payload: payload)
         self._early = {
@@ -297,7 +321,7 @@ class FlowerEngine:
         payloads = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
         told = self._ask(messages.MEMORY, payloads, lambda _, payload: told_memory(payload, blank))
-        odd = outsized(told, self.trust)
+        odd = self._outsized(told)
         self._refuse(odd)
         return {c: told[c] if c in told and c not in odd else blank for c in versions}
 

@@ -107,13 +107,13 @@ class Handler:
 
     def _counts(self) -> Tensor:
         """Label counts of the training data. Those under noise are drawn for all data, because a server
-        chooses the split, and scaled."""
+        chooses the split, and scaled. Those of another column are another question."""
         federation = self.task.federation
         if self.level == "exact":
             return federation.counts[self.client].double()
         splits = federation.train, federation.validation, federation.test
         counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
-        return self._noised("label counts", {"threshold"}, federation.classes, counts)
+        return self._noised("label counts", {"threshold", "label"}, federation.classes, counts)
 
     def _summary(self, part: Part) -> Tensor:
         """What a part counts of the examples, likewise."""
@@ -166,8 +166,15 @@ class Handler:
         engine = self.present(payload)
         size = int(engine.sizes[self.client])
         self.policy.check_samples(size, "an answer about models")
-        _, answers = engine.survey(self._trial(engine, payload), self.method.grouping.answer)
-        return Payload({}, {"answer": {"answer": self.policy.answer(answers[0], size)}})
+        grouping, profile = self.method.grouping, _profile(engine.task)
+        most = None
+        if grouping.has_own("init_models"):
+            most = len(grouping.init_models(grouping.init_grouping(profile), profile))
+        trial = self._trial(engine, payload, most)
+        if not self.policy.exact:  # the more models, the finer is what the choice of one says
+            self.policy.check_samples(size // len(trial.models), f"for each of {len(trial.models)} models")
+        _, answers = engine.survey(trial, lambda losses: self.policy.answer(grouping.answer, losses))
+        return Payload({}, {"answer": {"answer": answers[0]}})
 
     def train(self, payload: Payload) -> Payload:
         facts, engine = payload.facts, self.present(payload)
@@ -215,6 +222,10 @@ class Handler:
         told = dict(answer.probes)
         if "loss_before" in told:
             told["loss_before"] = torch.tensor(self.policy.loss(float(told["loss_before"]), answer.size))
+        if "outputs" in told and not self.policy.exact:  # of a model that is sure, how many it calls what
+            of = answer.size
+            counts = [self.policy.count(of * float(share), of) for share in told["outputs"]]
+            told["outputs"] = tidied(torch.tensor(counts), 1).float()
         return told
 
     def update(self, payload: Payload) -> Payload:

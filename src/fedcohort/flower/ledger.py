@@ -57,7 +57,10 @@ class Ledger:
     def entries(self) -> list[dict[str, Any]]:
         """All tables told so far."""
         try:
-            return list(json.loads(self.path.read_text(encoding="utf-8")))
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            if not isinstance(entries, list) or not all(map(_is_table, entries)):  # {} is not an empty one
+                raise ValueError
+            return entries
         except FileNotFoundError:
             return []
         except (ValueError, TypeError):
@@ -80,6 +83,17 @@ class Ledger:
     def _write(self, entries: Sequence[dict[str, Any]]) -> None:
         """Before anything is told: what is not in the ledger was not said."""
         write_atomically(self.path, json.dumps(entries, indent=1).encode(), private=True)
+
+
+def _is_table(entry: Any) -> bool:
+    """Whether an entry says what was asked, what that spent and what was told."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("what"), str)
+        and isinstance(entry.get("epsilon"), int | float)
+        and entry["epsilon"] > 0
+        and isinstance(entry.get("told"), dict)
+    )
 
 
 def _measurement(epsilon: float, whole: bool) -> Any:

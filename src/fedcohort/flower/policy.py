@@ -8,7 +8,7 @@ never with a message, and where nothing is said of it, it protects.
 import importlib.util
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -130,15 +130,16 @@ class Policy:
         step = LOSS_CAP * self.min_samples / of
         return step * round(mean / step)
 
-    def answer(self, told: Tensor, of: int) -> Tensor:
-        """The answer to a survey: the number of a model, or how many samples each of them fits."""
-        if self.exact or told.dim() == 0:
+    def answer(self, rule: Callable[[Tensor], Tensor], losses: Tensor) -> Tensor:
+        """The answer to a survey, which a method's ``rule`` makes of the losses ``[models, n]``: how many
+        samples each model fits, in steps, or what follows from their mean losses, in steps."""
+        told, of = rule(losses), losses.shape[1]
+        if self.exact:
             return told
-        return (
-            torch.tensor([self.count(float(each), of) for each in told.flatten()])
-            .view_as(told)
-            .to(told.dtype)
-        )
+        if told.dim() and not told.is_floating_point():
+            counts = [self.count(float(each), of) for each in told.flatten()]
+            return torch.tensor(counts).view_as(told).to(told.dtype)
+        return rule(torch.tensor([[self.loss(float(mean), of)] for mean in losses.mean(1)]))
 
     def steps(self, trace: Tensor, size: int, local: Local) -> Tensor:
         """The loss of each step; where a batch had few samples, the mean of all steps instead."""

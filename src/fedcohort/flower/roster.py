@@ -145,7 +145,13 @@ def alike(infos: Sequence[ClientInfo], wanted: Wanted, known: Sequence[ClientInf
             f"examples of {other.name} have shape {other.shape}, those of {one.name} {one.shape}: "
             "prepare the data of all clients in the same way"
         )
-    columns = zip(*(info.sizes for info in everybody), strict=True)  # training, validation, test
+    columns = list(zip(*(info.sizes for info in everybody), strict=True))  # training, validation, test
+    if len(everybody) == 2 and any(all(column) and max(column) > ratio * min(column) for column in columns):
+        one, other = everybody
+        raise UserError(
+            f"{one.name} says that it has {one.sizes} samples, {other.name} {other.sizes}: of two nobody can "
+            f"say which is odd; trust.max_size_ratio ({ratio:g}) sets how far they may differ"
+        )
     most = [ratio * middle(size for size in column if size) for column in columns]
 
     def odd(info: ClientInfo) -> str:

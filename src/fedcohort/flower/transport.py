@@ -2,9 +2,11 @@
 
 import hashlib
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from typing import NamedTuple, TypeVar
 
 import httpx
@@ -23,8 +25,10 @@ T = TypeVar("T")
 # Seconds between two looks for answers, longer and longer: many looks cost the server a good part of a core.
 FIRST_PAUSE, PAUSE = 0.05, 1.0
 GRACE = 5.0  # seconds that a message outlives the wait for its answer
+PATIENCE = 2.0  # seconds that one look may hold up the others
 OFFLINE, EXPIRED, CRASHED = 5, 3, 8  # of Flower's error codes
 WORDS = {OFFLINE: "went offline", EXPIRED: "did not answer in time", CRASHED: "was killed while it worked"}
+UNSENT = "announced an answer and did not send it"
 
 
 class Silence(NamedTuple):
@@ -39,6 +43,9 @@ class Admitted(NamedTuple):
 
     name: str
     key: str
+
+
+Look = Future[Payload | Silence | None]
 
 
 class Transport:
@@ -78,20 +85,48 @@ class Transport:
         waiting = {name: node for name, node in waiting.items() if name in taken}
         self.sent += len(waiting)
         deadline = time.monotonic() + self.timeout  # from here: pushing large models takes a while
-        pause = FIRST_PAUSE
+        pause, slow = FIRST_PAUSE, dict[str, Look]()
         while waiting:
             began = time.monotonic()
             for name, node in list(waiting.items()):
-                answer = understood(self.who(node), name, self._pull)
+                answer = understood(self.who(node), name, lambda name: self._look(name, slow))
                 if answer is not None:
                     answers[waiting.pop(name)] = answer
-            if time.monotonic() > deadline:
+                if time.monotonic() > deadline + GRACE:
+                    break
+            left = deadline - time.monotonic()
+            if left <= 0:
                 break
             if waiting:
-                time.sleep(max(pause, time.monotonic() - began))
+                time.sleep(min(left, max(pause, time.monotonic() - began)))
                 pause = min(2 * pause, PAUSE)
-        answers.update(dict.fromkeys(waiting.values(), Silence("did not answer in time")))
+        for name, node in waiting.items():
+            answers[node] = Silence(UNSENT if name in slow else WORDS[EXPIRED])
         return answers
+
+    def _look(self, name: str, slow: dict[str, Look]) -> Payload | Silence | None:
+        """The answer to the message of this name, if it is there. Who announces one and holds it back would
+        keep Flower waiting for minutes: after a moment it waits apart, among the ``slow``."""
+        late = name in slow
+        look = slow.pop(name) if late else self._begin(name)
+        if wait([look], 0 if late else PATIENCE).not_done:
+            slow[name] = look
+            return None
+        answer = look.result()
+        return Silence(UNSENT) if late and answer == Silence(WORDS[EXPIRED]) else answer
+
+    def _begin(self, name: str) -> Look:
+        """A look in a thread that nothing waits for when the process ends."""
+        look: Look = Future()
+
+        def run() -> None:
+            try:
+                look.set_result(self._pull(name))
+            except BaseException as error:
+                look.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return look
 
     def _pull(self, name: str) -> Payload | Silence | None:
         """The answer to the message of this name, if there is one yet. They are fetched one by one: Flower

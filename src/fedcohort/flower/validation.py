@@ -22,6 +22,7 @@ Shapes = dict[str, torch.Size]
 
 SLACK = 1e-3  # by which probabilities may miss 1 in all
 STEPS = 10**6  # of a round that the server counts up
+MAJORITY = 3  # clients of whom one can be called odd
 
 
 def update_shapes(objective: Objective, blank: Memory, order: Order) -> Shapes:
@@ -115,20 +116,41 @@ def _shaped(memory: Memory, shapes: Shapes, what: str) -> Memory:
     return memory
 
 
-def outsized(sent: Mapping[int, Memory], trust: Trust) -> dict[int, str]:
-    """By client, what is wrong with those that sent a tensor much longer than most did."""
+Norms = dict[str, dict[int, float]]  # by tensor and client
+
+
+def outsized(sent: Mapping[int, Memory], trust: Trust, known: Norms, model: float) -> dict[int, str]:
+    """By client, what is wrong with those that sent a tensor much longer than most did.
+
+    One or two have no majority: then the last ones that were believed of others, which are ``known``, count
+    too. Where even these are too few, the measure is the ``model`` that the run began with, or 1 if that is
+    more: nobody chose it.
+    """
     found: dict[int, str] = {}
     for key in next(iter(sent.values()), {}):
         norms = {
             client: float(torch.linalg.vector_norm(memory[key], dtype=torch.float64))
             for client, memory in sent.items()
         }
-        most = trust.max_update_ratio * (middle(norms.values()) or math.inf)
-        words = (
-            f"is refused: its {key} is more than {trust.max_update_ratio:g} times as large as that of most"
-        )
+        before = known.setdefault(key, {})
+        among = norms if len(norms) >= MAJORITY else {**before, **norms}
+        usual = middle(among.values()) if len(among) >= MAJORITY else 0.0
+        most, of = trust.max_update_ratio * (usual or max(model, 1.0)), "that of most" if usual else "a model"
+        words = f"is refused: its {key} is more than {trust.max_update_ratio:g} times as large as {of}"
         found |= {client: f"{words} (trust.max_update_ratio)" for client in norms if norms[client] > most}
+        before |= {client: norm for client, norm in norms.items() if norm <= most}
     return found
+
+
+def incredible(told: Mapping[int, float], classes: int, trust: Trust) -> dict[int, str]:
+    """By client, what is wrong with losses far above those of most, by which they would be chosen or weighed
+    before all others. The median is the lower one, so that one of two does not set it; a model that only
+    guesses is the least measure, because a client that nobody resembles may well lose much more than most."""
+    losses = sorted(loss for loss in told.values() if not math.isnan(loss))
+    usual = losses[(len(losses) - 1) // 2] if losses else 0.0
+    most = trust.max_loss_ratio * max(usual, math.log(max(classes, 2)))
+    words = f"is refused: its loss is more than {trust.max_loss_ratio:g} times that of most, or of guessing"
+    return {client: f"{words} (trust.max_loss_ratio)" for client, loss in told.items() if loss > most}
 
 
 def told_loss(payload: Payload, name: str, trust: Trust) -> float:
