@@ -141,3 +141,14 @@ def test_reach_is_that_of_the_objective() -> None:
     for objective, reach in ((FedProx(mu=1.0), 0.19), (FedProx(mu=0.0), 0.2)):
         expected = Expected(order, 8, {}, 2, True, objective, {}, TRUST)
         assert expected._reach(2, 8) == pytest.approx(reach)
+
+
+@pytest.mark.parametrize("loss", [-0.1, 1.1e6, math.inf, NAN])
+def test_losses_of_steps_have_bounds(loss: float) -> None:
+    """Two steps on eight samples: the second loss is one that nobody can have."""
+    order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1, steps=2))
+    expected = Expected(order, 8, {}, 2, False, FedProx(), {}, TRUST)
+    told = {"steps": 2, "size": 8}
+    assert expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, 1e6])}})).steps == 2
+    with pytest.raises(NonsenseError, match="a loss is not between 0 and 1e"):
+        expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, loss])}}))
