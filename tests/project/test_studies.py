@@ -68,7 +68,7 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch
 
 
 def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:
-    """Twelve clients are too few to be told apart in sixty rounds; what is asked is that all readings are tried."""
+    """Twelve clients are too few to be told apart in sixty rounds; all readings are tried all the same."""
     found = study("fedgwc_groups")
     table = rows(found["fedgwc_groups.csv"])
     assert [row["reading"] for row in table] == ["paper", "paper, rows", "code"]
