@@ -37,11 +37,13 @@ KINDS = {  # of clients, as words after the paper's conditions for CIFAR-10
 }
 TRAININGS: Mapping[str, tuple[int, Mapping[str, Any]]] = {  # rounds, and what is not the paper's
     "logistic": (5000, {"model": {"name": "logistic"}}),
+    "logistic, rate of 0.1": (5000, {"model": {"name": "logistic"}, "local": {"lr": 0.1}}),
     "logistic, half train": (600, {"model": {"name": "logistic"}, "cohort": 0.5}),
     "LeNet-5": (2500, {"model": {"name": "lenet5"}}),
 }
 LOOKED_AT = {
     "logistic": ("clean and noisy", "clean and blurred", "clean, noisy, blurred", "all alike", "one class"),
+    "logistic, rate of 0.1": ("clean and noisy",),
     "logistic, half train": ("clean and noisy", "all alike"),
     "LeNet-5": ("clean and noisy", "all alike"),
 }

@@ -31,7 +31,7 @@ import time
 import torch
 from flwr.clientapp import ClientApp
 
-from fedcohort.flower import wire
+from fedcohort.flower import messages
 from fedcohort.flower.client_app import app as honest
 
 FAULTS = {faults!r}  # by part
@@ -40,20 +40,20 @@ FAULTS = {faults!r}  # by part
 class Troubled(ClientApp):
     def __call__(self, message, context):
         fault, kind = FAULTS.get(context.node_config["partition-id"]), message.metadata.message_type
-        if fault == "slow" and kind == wire.TRAIN and wire.read(message.content).facts["number"] == 1:
+        if fault == "slow" and kind == messages.TRAIN and messages.read(message.content).facts["number"] == 1:
             time.sleep(125)
         reply = honest(message, context)
-        if kind == wire.TRAIN and fault in ("nan", "shape"):
-            letter = wire.read(reply.content)
+        if kind == messages.TRAIN and fault in ("nan", "shape"):
+            payload = messages.read(reply.content)
             spoil = (lambda v: v * torch.nan) if fault == "nan" else (lambda v: v[:-1])
             update = {{key: spoil(value) for key, value in payload.tensors["update"].items()}}
-            letter.tensors["update"] = update
-            reply.content = wire.write(letter)
-        if kind == wire.PROFILE and fault == "counts":
-            letter = wire.read(reply.content)
-            counts = letter.tensors["counts"]["counts"]
-            letter.tensors["counts"] = {{"counts": torch.cat([counts, counts[:1]])}}
-            reply.content = wire.write(letter)
+            payload.tensors["update"] = update
+            reply.content = messages.write(payload)
+        if kind == messages.PROFILE and fault == "counts":
+            payload = messages.read(reply.content)
+            counts = payload.tensors["counts"]["counts"]
+            payload.tensors["counts"] = {{"counts": torch.cat([counts, counts[:1]])}}
+            reply.content = messages.write(payload)
         return reply
 
 
