@@ -240,6 +240,8 @@ one kind, over the last 500 rounds.
   reading by columns and the authors' code tell clean from noisy clients with a Rand index of 0.94 and
   0.90; the paper prints 1.0. Blurred clients, whose losses are less apart, take twice as long and come to
   0.77, or are not found. The first split of three kinds makes two parts, so its Rand index cannot be 1.
+- **A larger learning rate makes losses noisier, and the split later**: with 0.1 the same kinds are found
+  after 4,696 rounds (4,022 by the code), with a Rand index of 0.90.
 - **Where a network sees through the noise, there is nothing to find.** LeNet-5 answers 60 % of the test
   images right, and its losses at clean and at noisy clients differ by a fifth of a standard deviation: no
   split in 2,500 rounds, by columns or by the code. How noisy and how blurred the paper's images are is
