@@ -69,7 +69,7 @@ def stale() -> list[Path]:
 
 def method_page(entry: dict[str, Any]) -> str:
     name = entry["name"]
-    roles = ", ".join(entry["roles"]) + (" (the default)" if entry["default_for"] else "")
+    roles = spoken(entry["roles"]) + (" (the default)" if entry["default_for"] else "")
     sections = [
         generated(f"src/fedcohort/methods/{name}.py"),
         f"# {name}",
@@ -124,7 +124,7 @@ def overview(entries: Sequence[dict[str, Any]]) -> str:
                 f"[{entry['name']}]({entry['name']}.md)" + (" (default)" if entry["default_for"] else ""),
                 entry["title"],
                 linked(entry["paper"]) if role != "reference" else "",
-                ", ".join(entry["roles"][role != "reference" :]),
+                spoken(entry["roles"][role != "reference" :]),
                 against_fedavg(entry["name"]),
             )
             for entry in own
@@ -135,15 +135,17 @@ def overview(entries: Sequence[dict[str, Any]]) -> str:
 
 
 INTRODUCTION = """\
-A method is one part for each of four roles, and [any two parts compose](../compositions.md) unless they claim
-the same role or the table there says why not. *also*: further roles that a part claims. *up / down*: bytes of
-a round, as a multiple of FedAvg's, measured as each page says. `fedcohort methods NAME` shows a page in the
-terminal."""
+A method is one part for each of five roles and any number of transforms, and
+[any two parts compose](../compositions.md) unless they claim the same role or the table there says why not.
+*also*: further roles that a part claims. *up / down*: bytes of a round, as a multiple of FedAvg's, measured
+as each page says. `fedcohort methods NAME` shows a page in the terminal."""
 HEADINGS = {
     "selector": "Selectors: who trains",
     "objective": "Objectives: what a client minimises",
-    "aggregator": "Aggregators: how updates become the next model",
+    "averaging": "Averagings: how updates become one move",
+    "server_optimiser": "Server optimisers: how the server steps along it",
     "grouping": "Groupings: which model serves whom",
+    "transform": "Transforms: what becomes of an update on its way",
     "reference": "Reference lines",
 }
 
@@ -163,7 +165,7 @@ def composition_page(entries: dict[str, dict[str, Any]]) -> str:
             [f"[{row}](methods/{row}.md)", *(verdict(row, column, reasons) for column in columns)]
             for row in rows
         ]
-        tables.append(f"## {one} × {other}\n\n{table(heads, cells)}")
+        tables.append(f"## {spoken([one])} × {spoken([other])}\n\n{table(heads, cells)}")
     notes = "\n".join(f"{number}. {reason}." for reason, number in reasons.items())
     head = generated("src/fedcohort/testing/pairs.py")
     return "\n\n".join([head, COMPOSITIONS, *tables, f"## Why not\n\n{notes}\n"])
@@ -174,8 +176,9 @@ COMPOSITIONS = """\
 
 ✓ runs: three rounds on both engines, with finite weights, counted bytes and nobody chosen for a group that is
 not theirs. The test suite tries every pair. A number is refused, with the sentence under [Why not](#why-not).
-Two parts that claim the same role never compose, since a method has one of each; a part that claims several
-stands in the tables of the first. `centralised` is a whole and takes no partner."""
+Two parts that claim the same role never compose, since a method has one of each, but transforms do: they run
+in the order in which they are named. A part that claims several roles stands in the tables of the first.
+`centralised` is a whole and takes no partner."""
 
 
 def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
@@ -189,7 +192,7 @@ def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
     columns = ("message", "when, and whose", "what", "bytes")
     every = [(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}") for leaf in usual.values()]
     sections = [
-        generated("src/fedcohort/runs/client_messages.py"),
+        generated("src/fedcohort/core/schema.py"),
         LEAVING,
         f"## Every method\n\n{table(columns, every)}",
         f"## What a method adds or changes\n\n{table(('method', *columns), rows)}",
@@ -205,12 +208,20 @@ In a [deployment](deploy.md) a client answers messages, and nothing leaves it bu
 lists them all, with the bytes of one answer of one client ({client_messages.REFERENCE}).
 `fedcohort methods NAME` shows those of one method. The test suite runs every method through Flower's messages
 and compares each answer with this list, byte by byte. A number that is sent by itself counts as
-{client_messages.NUMBER} bytes; names, and what Flower adds to a message, are not counted."""
+eight bytes; names, and what Flower adds to a message, are not counted: see [below](#on-the-wire)."""
 
 LEAVING_END = """\
 A method made of several parts asks for what each of its parts asks for. The answers to an evaluation and to
 the training that follows it may come in one message; they are the same answers. A network with BatchNorm
 sends its running statistics with every update.
+
+## On the wire
+
+What a client tells is written down once, in `src/fedcohort/core/schema.py`: names, shapes and kinds of
+numbers. This page, the bytes in results, what `fedcohort methods` says and the checks of what arrives are
+made of it. Flower carries a tensor as a NumPy file (a header of 128 bytes before the same numbers), numbers
+by themselves as JSON text, and frames both in protocol buffers with their names. A test takes messages apart
+and finds every byte in one of these four.
 
 ## What does not leave
 
@@ -314,6 +325,10 @@ def against_fedavg(name: str) -> str:
     """How many times FedAvg's bytes go up and down in a round."""
     ours, theirs = traffic(name), traffic("fedavg")
     return f"{ours.up / theirs.up:.3g} / {ours.down / theirs.down:.3g}"
+
+
+def spoken(roles: Sequence[str]) -> str:
+    return ", ".join(role.replace("_", " ") for role in roles)
 
 
 def megabytes(count: float) -> str:

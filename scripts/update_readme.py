@@ -22,7 +22,7 @@ JOBS = {
     "B": "LeNet-5, 10 of 100 clients",
     "C": "perceptron, 100 of 1,000 small clients",
 }
-ROLES = ("selector", "objective", "aggregator", "grouping")
+ROLES = ("selector", "objective", "averaging", "server_optimiser", "grouping", "transform")
 
 
 def fedcohort(*words: str) -> str:
@@ -49,7 +49,9 @@ def methods() -> str:
     rows = ["| method | role | what it does |", "|---|---|---|"]
     for entry in sorted(entries, key=lambda e: (ROLES.index(e["roles"][0]), e["name"])):
         if not entry["reference"]:
-            role = ", ".join(entry["roles"]) + (" (default)" if entry["default_for"] else "")
+            role = ", ".join(entry["roles"]).replace("_", " ") + (
+                " (default)" if entry["default_for"] else ""
+            )
             title = entry["title"].replace("|", r"\|")
             rows.append(f"| `{entry['name']}` | {role} | {title} |")
     return "\n".join(rows)

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from fedcohort.core.faults import Faults
     from fedcohort.core.method import Method
     from fedcohort.core.profile import Local, Privacy, Profile
-    from fedcohort.core.roles import Aggregator, Grouping, Objective, Selector
+    from fedcohort.core.roles import (
+        Aggregator,
+        Averaging,
+        Grouping,
+        Objective,
+        Selector,
+        ServerOptimiser,
+        Transform,
+    )
     from fedcohort.core.task import Task
     from fedcohort.data import Dataset, Federation, SplitPlan, federate, load
     from fedcohort.data.partition import partitioner
@@ -39,7 +47,15 @@ _HOMES = {
     "fedcohort.core.faults": ["Faults"],
     "fedcohort.api": ["register"],
     "fedcohort.core.method": ["Method"],
-    "fedcohort.core.roles": ["Aggregator", "Grouping", "Objective", "Selector"],
+    "fedcohort.core.roles": [
+        "Aggregator",
+        "Averaging",
+        "Grouping",
+        "Objective",
+        "Selector",
+        "ServerOptimiser",
+        "Transform",
+    ],
     "fedcohort.core.profile": ["Local", "Privacy", "Profile"],
     "fedcohort.core.task": ["Task"],
     "fedcohort.data": ["Dataset", "Federation", "SplitPlan", "federate", "load"],
@@ -54,10 +70,10 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Aggregator", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation", "Grouping",
-    "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "SplitPlan", "Task",
-    "UserError", "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register",
-    "run", "write_diagnosis", "write_report",
+    "Aggregator", "Averaging", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation",
+    "Grouping", "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "ServerOptimiser",
+    "SplitPlan", "Task", "Transform", "UserError", "diagnose", "federate", "load", "partitioner", "preset",
+    "read_counts", "register", "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

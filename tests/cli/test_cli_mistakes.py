@@ -84,7 +84,7 @@ SETTINGS = {
     "unknown method": (["method.0.name='fedprx'"], "unknown method 'fedprx', did you mean 'fedprox'?"),
     "impossible pair": ([method("'scaffold+fedavgm'")], "scaffold and fedavgm cannot be combined"),
     "unreadable method": ([method("'fedprox('")], "cannot read"),
-    "positional setting": ([method("'fedprox(1)'")], "cannot read"),
+    "two positional settings": ([method("'fedprox(1, 2)'")], "cannot read"),
     "unknown hyper-parameter": ([method("{name='fedprox', muu=1}")], "method.fedprox.muu: unknown"),
     "method without a name": ([method("{mu=1}")], "method.0.name: missing"),
     "method that is a number": ([method("3")], "method.0"),

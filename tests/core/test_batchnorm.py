@@ -163,7 +163,7 @@ def test_the_loss_before_training_is_that_of_the_own_statistics():
             seen.extend(answers)
             return answers
 
-    method = Method.of(Cohorts(((0, 1),)), Method.parse("qfedavg").aggregator)
+    method = Method.of(Cohorts(((0, 1),)), Method.parse("qfedavg").averaging)
     step(method, first, task, task.profile(method), Watched(task))
     kept = batchnorm.kept(task, first.clients)
     expected = engine.losses(Trial([first.groups[0].weights], torch.arange(2), kept))
@@ -230,11 +230,12 @@ def test_local_statistics_are_not_sent():
     """4 parameters and 3 buffers of 4 bytes; two clients train, a poll of FedLECC asks all three."""
     for bn, model in (("average", 28), ("fresh", 28), ("local", 16)):
         (state,) = rounds(normed_task(bn), (0, 1))
-        assert (state.bytes_up, state.bytes_down) == (2 * model, 2 * model)
+        data, up = 3 * 5 * 8, model + 20  # of three clients, once; and what is told beside an update
+        assert (state.bytes_up, state.bytes_down) == (data + 2 * up, 2 * model)
         task = normed_task(bn, seed=1)
         polled = play(Method.parse("fedlecc"), replace(task, cohort=2), 1)[0]
-        counts = 3 * 2 * 4
-        assert (polled.bytes_up, polled.bytes_down) == (counts + 2 * model + 3 * 4, 3 * model)
+        counts = 3 * 2 * 8
+        assert (polled.bytes_up, polled.bytes_down) == (data + counts + 2 * up + 3 * 8, 3 * model)
         compared = play(Method.parse("cafa"), replace(task, cohort=2), 1)[0]
         assert compared.bytes_down == 2 * model + 2 * model  # and each other's model
 

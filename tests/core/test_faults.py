@@ -95,7 +95,7 @@ def test_a_lost_client_received_the_model_and_sent_nothing():
     state, (report,) = play(Method.parse("fedavg"), tiny_task(faults=Faults(dropout=0.5)), 1)
     model = state.groups[0].weights.bytes
     assert (len(report.selected), len(report.lost), len(report.answered)) == (4, 2, 2)
-    assert (state.bytes_down, state.bytes_up) == (4 * model, 2 * model)
+    assert (state.bytes_down, state.bytes_up) == (4 * model, 8 * 40 + 2 * (model + 20))
 
 
 def test_stragglers_results_are_kept_or_dropped():

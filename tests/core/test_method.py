@@ -12,24 +12,27 @@ from fedcohort.methods.fedprox import FedProx
 from fedcohort.methods.one import One
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold
+from fedcohort.methods.server_sgd import ServerSGD
 from fedcohort.methods.uniform import Uniform
 from fedcohort.util.errors import UserError
 
 
 def test_a_role_that_nobody_claims_gets_its_default():
-    assert Method.of() == Method(Uniform(), Plain(), FedAvg(), One())
-    assert Method.parse("fedlecc+fedprox(mu=0.5)") == Method(FedLECC(), FedProx(mu=0.5), FedAvg(), One())
+    assert Method.of() == Method(Uniform(), Plain(), FedAvg(), ServerSGD(), One())
+    assert Method.parse("fedlecc+fedprox(mu=0.5)") == Method(
+        FedLECC(), FedProx(mu=0.5), FedAvg(), ServerSGD(), One()
+    )
 
 
 def test_a_part_may_hold_several_roles():
     method = Method.parse("scaffold")
-    assert method.objective is method.aggregator
+    assert method.objective is method.averaging is method.server_optimiser
     assert [part.name for part in method.parts] == ["uniform", "scaffold", "one"]
-    assert roles_of(Scaffold) == ["objective", "aggregator"]
+    assert roles_of(Scaffold) == ["objective", "averaging", "server_optimiser"]
 
 
 def test_a_conflict_names_both_parts_and_the_role():
-    with pytest.raises(UserError, match="scaffold and fedavgm cannot be combined: each is an aggregator"):
+    with pytest.raises(UserError, match="scaffold and fedavgm cannot be combined: each is a server"):
         Method.parse("scaffold+fedavgm")
     with pytest.raises(UserError, match="fedlecc and fedentopt cannot be combined: each is a selector"):
         Method.parse("fedlecc+fedentopt")
@@ -43,13 +46,14 @@ def test_a_conflict_names_both_parts_and_the_role():
         ("a(x=-0.5, y='I', z=[1, 2])", [("a", {"x": -0.5, "y": "I", "z": [1, 2]})]),
         ("a(x=true, y=False, z=none, w=poll)", [("a", {"x": True, "y": False, "z": None, "w": "poll"})]),
         ("a()", [("a", {})]),
+        ("a(1.0)+b(x, y=2)", [("a", {"": 1.0}), ("b", {"": "x", "y": 2})]),
     ],
 )
 def test_reading(text, parts):
     assert parse(text) == parts
 
 
-UNREADABLE = ["", "fedavg+", "fedprox(0.1)", "a-b", "fedprox(mu=)", "f(x=1)(y=2)", "f(x=g())", "3"]
+UNREADABLE = ["", "fedavg+", "fedprox(0.1, 0.2)", "a-b", "fedprox(mu=)", "f(x=1)(y=2)", "f(x=g())", "3"]
 
 
 @pytest.mark.parametrize("text", [*UNREADABLE, "f(x=1, x=2)", "f(x={[]: 1})"])
@@ -65,6 +69,9 @@ def test_what_cannot_be_read_shows_how_to_write_it(text):
         ("fedprox(nu=1)", "fedprox.nu: unknown"),
         ("fedprox(mu=-1)", "fedprox.mu: -1 must be at least 0"),
         ("scaffold(option='III')", "scaffold.option: 'III' is not 'I' or 'II'"),
+        ("fedprox(1, mu=2)", "fedprox.mu: given twice, once without its name"),
+        ("plain(1)", "plain.: unknown"),
+        ("fedadam(weighted=3)", "fedadam.weighted: 3 is not true or false"),
     ],
 )
 def test_mistakes_in_a_part(text, sentence):
@@ -81,6 +88,10 @@ def test_mistakes_in_a_part(text, sentence):
         ("fedprox(mu=0.01)", "fedprox"),
         ("fedavgm+fedprox(mu=0.1)+fedlecc", "fedlecc+fedprox(mu=0.1)+fedavgm"),
         ("scaffold(option='I', weighted=True)", "scaffold(option='I', weighted=True)"),
+        ("fedprox(0.1)", "fedprox(mu=0.1)"),
+        ("clip(2)+fedavgm+fednova+fedentopt", "fedentopt+fednova+fedavgm+clip(norm=2.0)"),
+        ("topk+clip", "topk+clip"),
+        ("clip+topk", "clip+topk"),
     ],
 )
 def test_the_shortest_text(text, shown):
@@ -92,7 +103,7 @@ def test_the_shortest_text(text, shown):
 def test_text_and_back(names, number):
     """Whatever can be combined is read back from its own text, hyper-parameters included."""
     values = {"fedprox": {"mu": number}, "fedavgm": {"server_lr": number}, "fedgwc": {"beta": number}}
-    parts = [make(name, values.get(name, {})) for name in names]
+    parts = [part for name in names for part in make(name, values.get(name, {}))]
     try:
         method = Method.of(*parts)
     except UserError:
@@ -126,6 +137,50 @@ def test_parts_are_frozen():
 def test_a_part_knows_which_hooks_are_its_own():
     """Also when it plays several roles."""
     soft, plain = Method.parse("fedsoft").grouping, Method.parse("fedavg").grouping
+    assert soft.has_own("odds")
     assert soft.has_own("asks")
-    assert not plain.has_own("asks")
-    assert not soft.has_own("merges")
+    assert not plain.has_own("odds")
+    assert not soft.has_own("regroup")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fedadam(weighted=False)", "fairavg+fedadam"),
+        ("fedyogi(weighted=False, bias='standard')", "fairavg+fedyogi(bias='standard')"),
+        ("fedadagrad(weighted=True)", "fedadagrad"),
+        ("fednova(momentum=0.5)", "fednova+fedavgm(beta=0.5)"),
+        ("fednova(momentum=0)", "fednova"),
+        ("fedavg(server_lr=0.5)", "server_sgd(lr=0.5)"),
+    ],
+)
+def test_an_option_that_became_a_part_means_what_it_did(old, new):
+    assert Method.parse(old) == Method.parse(new)
+    assert str(Method.parse(old)) == new
+
+
+@pytest.mark.parametrize("text", ["fedavg", "fednova", "fedadam", "scaffold", "fedsoft", "clip+topk"])
+def test_a_method_is_made_of_its_parts(text):
+    method = Method.parse(text)
+    assert Method.of(*method.parts) == method
+
+
+def test_averaging_and_server_optimiser_combine_freely():
+    method = Method.parse("fedentopt+fednova+fedavgm+clip(1.0)+topk(0.5)")
+    assert [type(part).__name__ for part in method.parts[:5]] == [
+        "FedEntOpt", "Plain", "FedNova", "FedAvgM", "One",
+    ]  # fmt: skip
+    assert [part.name for part in method.transforms] == ["clip", "topk"]
+    assert list(method.at_server) == ["averaging", "optimiser", "transform0", "transform1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("fedsoft+clip", "clip and fedsoft cannot be combined: .* whole models are sent"),
+        ("local_only+topk", "topk and local_only cannot be combined: .* nothing is sent"),
+    ],
+)
+def test_what_sends_no_movement_has_none_to_transform(text, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Method.parse(text)

@@ -52,7 +52,8 @@ def test_groups_that_share_a_model_are_packed_apart():
 def test_more_than_ten_groups_keep_their_order():
     state, _ = play(Method.parse("fedavg"), tiny_task(), 0)
     groups = [
-        state.groups[0].__class__(state.groups[0].weights, {}, {"number": torch.tensor(n)}) for n in range(12)
+        state.groups[0].__class__(state.groups[0].weights, {}, {"optimiser": {"number": torch.tensor(n)}})
+        for n in range(12)
     ]
     again = unpack(pack(State(5, tuple(groups), state.grouping)))
-    assert [int(group.aggregator["number"]) for group in again.groups] == list(range(12))
+    assert [int(group.known("optimiser")["number"]) for group in again.groups] == list(range(12))

@@ -212,7 +212,7 @@ def test_a_server_s_scale_that_is_none_is_refused(tables: Path) -> None:
 
 
 def test_moments_are_counted(tables: Path) -> None:
-    """Two clients tell three numbers for each of four columns, and are told two: of four bytes each."""
+    """Two clients tell three numbers for each of four columns, and are told two: of eight bytes each."""
     from fedcohort.runs.client_messages import leaving
 
     bytes_of = {}
@@ -223,7 +223,7 @@ def test_moments_are_counted(tables: Path) -> None:
         listed = leaving(method, task.profile(method), task.privacy, 1, 2)[0]
         bytes_of[scale] = metrics["bytes_up"], metrics["bytes_down"], listed.bytes
     up, down, one = np.subtract(bytes_of["federated"], bytes_of["client"])
-    assert (up, down) == (2 * 3 * 4 * 4, 2 * 2 * 4 * 4)
+    assert (up, down) == (2 * 3 * 4 * 8, 2 * 2 * 4 * 8)
     _, grid = deployed(tables, tables, asked(tables), site10="exact", site2="exact")
     told = next(messages.read(reply.content) for kind, *_, reply in grid.seen if kind == messages.PROFILE)
     assert sum(each.numel() * 8 for each in told.tensors["moments"].values()) == one

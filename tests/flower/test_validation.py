@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Order
+from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
 from fedcohort.core.trust import Trust
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.validation import (
     Expected,
+    expected_update,
     incredible,
     outsized,
     told_accuracy,
@@ -98,7 +100,7 @@ def test_other_scores_are_refused(payload: Payload) -> None:
 )
 def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int]) -> None:
     tables = {"size": torch.tensor(size), "right": torch.tensor(right)}
-    with pytest.raises(NonsenseError, match="does not add up"):
+    with pytest.raises(NonsenseError, match="what it says of each class"):
         told_score(score(tables=tables), 4, 2, TRUST)
 
 
@@ -139,7 +141,7 @@ def test_reach_is_that_of_the_objective() -> None:
     """Two steps of .1 with a pull of 1: .1 and .1 * .9; without it .2."""
     order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1))
     for objective, reach in ((FedProx(mu=1.0), 0.19), (FedProx(mu=0.0), 0.2)):
-        expected = Expected(order, 8, {}, 2, True, objective, {}, TRUST)
+        expected = Expected(order, 8, (), 2, True, Method.of(objective), {}, TRUST)
         assert expected._reach(2, 8) == pytest.approx(reach)
 
 
@@ -147,8 +149,30 @@ def test_reach_is_that_of_the_objective() -> None:
 def test_losses_of_steps_have_bounds(loss: float) -> None:
     """Two steps on eight samples: the second loss is one that nobody can have."""
     order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1, steps=2))
-    expected = Expected(order, 8, {}, 2, False, FedProx(), {}, TRUST)
+    expected = Expected(order, 8, (), 2, False, Method.parse("fedgwc"), {}, TRUST)
     told = {"steps": 2, "size": 8}
     assert expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, 1e6])}})).steps == 2
     with pytest.raises(NonsenseError, match="a loss is not between 0 and 1e"):
         expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, loss])}}))
+
+
+def test_a_sparse_update_is_put_back_in_its_places_and_others_are_refused() -> None:
+    """Half of four parameters: values and places, of which no honest client names one twice or a fifth."""
+    method = Method.parse("topk(0.5)")
+    down = {"params": torch.zeros(4), "buffers": torch.zeros(0)}
+    order = Order(0, down, {}, Local(lr=0.1, steps=2), transforms=method.transforms)
+    update = expected_update(method.objective, {}, order)
+    expected = Expected(order, 8, update, 2, True, method, {}, TRUST)
+
+    def payload(places: list[int], kind: torch.dtype = torch.int32) -> Payload:
+        sent = {"values": torch.tensor([3.0, -1.0]), "places": torch.tensor(places, dtype=kind)}
+        tensors = {"trace": {"trace": torch.ones(1)}, "update": {**sent, "buffers": torch.zeros(0)}}
+        return Payload({"steps": 2, "size": 8}, tensors)
+
+    assert expected.read(payload([1, 3])).up["delta"].tolist() == [0, 3, 0, -1]
+    for places in ([3, 1], [1, 1], [-1, 2], [1, 4]):
+        with pytest.raises(NonsenseError, match="not written as it must be"):
+            expected.read(payload(places))
+    for odd in (payload([1, 3], torch.int64), payload([1])):
+        with pytest.raises(NonsenseError, match="has the wrong shape"):
+            expected.read(odd)

@@ -34,7 +34,7 @@ PROFILE = profile_of(COUNTS)
 
 def weights(part: CAFA, accuracy: torch.Tensor = ACCURACY, held: torch.Tensor = HELD) -> list[float]:
     updates = updates_of([0, 2, 4][: len(held)], cross=accuracy, cross_size=held)
-    return part.weights(part.init_aggregator(PROFILE), updates, round_of(PROFILE, 3)).tolist()
+    return part.weights(part.init_server(PROFILE), updates, round_of(PROFILE, 3)).tolist()
 
 
 def test_the_silhouette_chooses_two_clusters():
@@ -43,7 +43,7 @@ def test_the_silhouette_chooses_two_clusters():
     scores = kmeans_by_silhouette(frequencies, None, seed=0).scores
     expected = {2: 0.7955619287, 3: 0.7616217143, 4: 0.4691612616, 5: 0.0704416218}
     assert scores == pytest.approx(expected, abs=1e-9)
-    share = CAFA().init_aggregator(PROFILE)["share"]
+    share = CAFA().init_server(PROFILE)["share"]
     assert share.tolist() == pytest.approx([4 / 6, 4 / 6, 4 / 6, 2 / 6, 2 / 6, 4 / 6])
 
 
@@ -81,17 +81,17 @@ def test_a_cohort_of_one_has_all_the_weight(own):
 
 @pytest.mark.parametrize("counts", [[[3, 1], [1, 3]], [[10, 20]] * 5, [[4, 4]]], ids=["two", "equal", "one"])
 def test_without_clusters_all_shares_are_equal(counts):
-    assert CAFA().init_aggregator(profile_of(counts))["share"].tolist() == [1.0] * len(counts)
+    assert CAFA().init_server(profile_of(counts))["share"].tolist() == [1.0] * len(counts)
 
 
 def test_an_empty_client_is_no_part_of_any_share():
-    share = CAFA().init_aggregator(profile_of([*COUNTS, [0, 0, 0]]))["share"]
+    share = CAFA().init_server(profile_of([*COUNTS, [0, 0, 0]]))["share"]
     assert share[:6].tolist() == pytest.approx([4 / 6, 4 / 6, 4 / 6, 2 / 6, 2 / 6, 4 / 6])
 
 
 def test_a_fixed_number_of_clusters():
     """Three: {0, 1, 2}, {3, 4} and {5}."""
-    share = CAFA(clusters=3).init_aggregator(PROFILE)["share"]
+    share = CAFA(clusters=3).init_server(PROFILE)["share"]
     assert share.tolist() == pytest.approx([3 / 6, 3 / 6, 3 / 6, 2 / 6, 2 / 6, 1 / 6])
 
 
@@ -149,10 +149,10 @@ def test_a_row_is_a_model_and_a_column_a_client(engine):
 def test_the_largest_cluster_is_taken_for_iid():
     """Eq. 7: of {0, 1, 2, 5} and {3, 4} the first; of equals that of the first client; no empty client."""
     part = CAFA()
-    assert part.iid(part.init_aggregator(PROFILE)).tolist() == [True, True, True, False, False, True]
+    assert part.iid(part.init_server(PROFILE)).tolist() == [True, True, True, False, False, True]
     part = CAFA(clusters=2)
     pairs = profile_of([[9, 1], [1, 9], [8, 2], [2, 8], [0, 0]])
-    assert part.iid(part.init_aggregator(pairs)).tolist() == [True, False, True, False, False]
+    assert part.iid(part.init_server(pairs)).tolist() == [True, False, True, False, False]
 
 
 def test_a_run_tells_how_well_iid_clients_were_found():
@@ -163,7 +163,7 @@ def test_a_run_tells_how_well_iid_clients_were_found():
     assert task.federation.iid.tolist() == [True] * 6 + [False] * 6
     result = run("cafa", task, 1)
     part = CAFA()
-    found = part.iid(part.init_aggregator(task.profile(Method.parse("cafa"))))
+    found = part.iid(part.init_server(task.profile(Method.parse("cafa"))))
     right = (found == task.federation.iid).float().mean()
     assert result.metrics["iid_accuracy"] == pytest.approx(float(right))
     assert result.metrics["iid_recall"] == pytest.approx(float(found[:6].float().mean()))
@@ -182,7 +182,7 @@ def test_one_factor_alone_asks_for_half():
     assert CAFA(variant="cbcc").uses() == {"counts"}
     CAFA(variant="cbcc").check(profile_of(COUNTS, held_out=0))
     assert CAFA(variant="abfa").uses() == {"validation", "cross_accuracy"}
-    CAFA(variant="abfa").init_aggregator(replace(PROFILE, counts=None))
+    CAFA(variant="abfa").init_server(replace(PROFILE, counts=None))
 
 
 def test_statistics_are_averaged_by_the_same_weights():
@@ -194,6 +194,6 @@ def test_statistics_are_averaged_by_the_same_weights():
     updates = replace(updates, up={"delta": torch.zeros(2, model.num_params)})
     for bn, expected in (("weights", 2.0), ("samples", 2.5)):
         method = Method.parse(f"cafa(variant='cbcc', bn='{bn}')")
-        group = Group(model.init(0), {}, method.aggregator.init_aggregator(profile))
+        group = Group(model.init(0), {}, {"averaging": method.averaging.init_server(profile)})
         after = aggregate(method, group, updates, round_of(profile, 2)).weights.buffers
         assert after[~model.counters].tolist() == pytest.approx([expected] * int((~model.counters).sum()))

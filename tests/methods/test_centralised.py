@@ -47,6 +47,6 @@ def test_a_budget_in_steps_is_that_of_the_whole_cohort():
 
 
 def test_the_examples_travel_once():
-    """Toy rows are two floats and a label: 60 rows * 12 bytes, and nothing after."""
+    """Toy rows are two floats and a label: 60 rows * 16 bytes, and nothing after."""
     state, _ = play(METHOD, toy_task(), 2)
-    assert (state.bytes_up, state.bytes_down) == (60 * (2 * 4 + 4), 0)
+    assert (state.bytes_up, state.bytes_down) == (60 * (2 * 4 + 8), 0)

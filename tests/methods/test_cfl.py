@@ -15,7 +15,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.records import Updates
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.cfl import CFL
-from fedcohort.stats.clustering import cosines, separation
+from fedcohort.stats.clustering import bipartition, cosines, separation
 from fedcohort.testing import accuracy, play, tiny_task
 from support.toy import (
     Cohorts,
@@ -49,7 +49,7 @@ def test_the_worked_example():
     mean, largest = CFL().norms(moved(CROSS))
     assert (mean, largest) == pytest.approx((0.0, 1.004987562112089))
     similarity = cosines(CROSS)
-    labels = CFL(gamma=0.5).halves(similarity)
+    labels = bipartition(similarity, "complete", apart=0.5)
     assert labels.tolist() == [0, 0, 1, 1]
     assert across(similarity, labels) == pytest.approx(-0.9801980198019804)
     assert separation(similarity, labels) == pytest.approx(0.9950371902099892)
@@ -61,7 +61,7 @@ def test_linkages_differ_and_single_is_optimal():
     is.
     """
     similarity = cosines(FAN)
-    complete, single = CFL().halves(similarity), CFL(linkage="single").halves(similarity)
+    complete, single = (bipartition(similarity, each, apart=0.0) for each in ("complete", "single"))
     assert complete.tolist() == [0, 0, 0, 1, 1, 1]
     assert single.tolist() == [0, 0, 0, 0, 0, 1]
     assert across(similarity, complete) == pytest.approx(0.8660254037844386)
@@ -79,7 +79,7 @@ def test_gamma_bounds_the_similarity_across(gamma, limit):
     """sqrt((1 - s) / 2) > gamma means s < 1 - 2 gamma^2."""
     for s, splits in ((limit - 1e-6, True), (limit + 1e-6, False)):
         similarity = np.array([[1.0, s], [s, 1.0]])
-        assert CFL(gamma=gamma).halves(similarity).any() == splits
+        assert bipartition(similarity, "complete", apart=gamma).any() == splits
 
 
 def test_a_zero_update_is_like_nobody():
@@ -171,7 +171,7 @@ def test_a_torn_cohort_calls_the_whole_group_before_it_splits():
     first, second = play_toy(SPLITTING, (0, 1), (0, 1), task=task)
     assert len(first.groups) == 1
     assert second.grouping["group"].tolist() == [0, 1, 0, 1]
-    assert second.bytes_up - first.bytes_up == 4 * 4
+    assert second.bytes_up - first.bytes_up == 4 * (4 + 20)  # of one number, and what goes with it
 
 
 def test_a_call_that_finds_no_tear_is_over():
@@ -179,7 +179,7 @@ def test_a_call_that_finds_no_tear_is_over():
     task = toy_task((3, -1, 3, 3), **FOUR)
     states = play_toy(SPLITTING, (0, 1), (0, 1), (0,), task=task)
     assert [len(state.groups) for state in states] == [1, 1, 1]
-    assert states[2].bytes_up - states[1].bytes_up == 4
+    assert states[2].bytes_up - states[1].bytes_up == 4 + 20
 
 
 @pytest.mark.parametrize(

@@ -164,11 +164,11 @@ def test_bins_are_quantiles_of_a_standard_normal_and_an_example_weighs_one():
 
 
 def test_the_summary_is_paid_for_and_withheld_with_the_counts():
-    """3 classes and 3 attributes of 4 bins, 4 bytes each, from ten clients."""
+    """3 classes and 3 attributes of 4 bins, 8 bytes each, from ten clients, beside five numbers of each."""
     task = Task.of(shifted_federation(), "logistic", cohort=5)
     method = Method.parse("clust_psi_pfl(features=4)")
-    assert play(method, task, 0)[0].bytes_up == 10 * 4 * (3 + 3 * 4)
-    assert play(Method.parse("clust_psi_pfl"), task, 0)[0].bytes_up == 10 * 4 * 3
+    assert play(method, task, 0)[0].bytes_up == 10 * 8 * (5 + 3 + 3 * 4)
+    assert play(Method.parse("clust_psi_pfl"), task, 0)[0].bytes_up == 10 * 8 * (5 + 3)
     with pytest.raises(UserError, match="clust_psi_pfl needs"):
         play(method, replace(task, privacy=Privacy("withheld")), 0)
     with pytest.raises(UserError, match="features=1 is one bin for all"):

@@ -1,10 +1,9 @@
 """FedAdam: Adam at the server, with the mean movement in place of the negative gradient."""
 
 import pytest
-import torch
 
 from fedcohort.methods.fedadam import FedAdam
-from support.toy import play_toy, position, profile_of, round_of, two_steps, updates_of
+from support.toy import play_toy, position, profile_of, two_steps
 
 
 @pytest.mark.parametrize(
@@ -38,16 +37,10 @@ def test_the_correction_counts_steps_that_were_taken():
     gap = play_toy("fedadam(bias='standard', v0='zero')", (0, 1), (), (1, 2))[-1]
     straight = play_toy("fedadam(bias='standard', v0='zero')", (0, 1), (1, 2))[-1]
     assert position(gap) == position(straight)
-    assert int(gap.groups[0].aggregator["steps"]) == 2
+    assert int(gap.groups[0].known("optimiser")["steps"]) == 2
 
 
 @pytest.mark.parametrize(("v0", "start"), [("tau2", 0.01), ("zero", 0.0)])
 def test_the_start_of_the_second_moment(v0, start):
-    memory = FedAdam(tau=0.1, v0=v0).init_aggregator(profile_of([[1, 1]]))
+    memory = FedAdam(tau=0.1, v0=v0).init_server(profile_of([[1, 1]]))
     assert memory["v"].tolist() == pytest.approx([start])
-
-
-@pytest.mark.parametrize(("weighted", "expected"), [(True, [0.25, 0.75]), (False, [0.5, 0.5])])
-def test_weights(weighted, expected):
-    updates, now = updates_of([0, 1], size=torch.tensor([10, 30])), round_of(profile_of([[1, 1]] * 2), 2)
-    assert FedAdam(weighted=weighted).weights({}, updates, now).tolist() == expected

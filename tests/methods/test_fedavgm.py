@@ -43,7 +43,9 @@ def test_a_round_without_answers_does_not_coast():
     """The velocity is neither applied nor decayed when nobody answered."""
     first, second = play_toy("fedavgm", (0, 1), ())
     assert position(second) == position(first)
-    assert second.groups[0].aggregator["velocity"].equal(first.groups[0].aggregator["velocity"])
+    assert (
+        second.groups[0].known("optimiser")["velocity"].equal(first.groups[0].known("optimiser")["velocity"])
+    )
     assert second.round == 2
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory, Round
 from fedcohort.core.roles import Selector
+from fedcohort.core.roles.optional import Rehearses
 from fedcohort.methods.fedcor import FedCor
 from fedcohort.stats import gaussian
 from fedcohort.stats.gaussian import most_telling, telling
@@ -187,7 +188,8 @@ def test_a_rehearsal_costs_its_messages_and_changes_nothing_else():
     """warmup 0, interval 1: round 0 polls; round 1 polls and fits; round 2 polls, rehearses, polls again.
 
     With m = 4 of K = 8 and W bytes of model, round 2 sends down K W (poll) + K W (second poll): everybody who
-    rehearses or trains holds the model from the first poll. Up go m W (rehearsal) + m W (round) + 2 K 4.
+    rehearses or trains holds the model from the first poll. Up go m W (rehearsal) + m W (round),
+    each with 20 bytes, and 2 K 8.
     """
     task = tiny_task()
     method = Method.parse("fedcor(warmup=0, interval=1, first_iterations=1, iterations=1)")
@@ -195,7 +197,7 @@ def test_a_rehearsal_costs_its_messages_and_changes_nothing_else():
     before, _ = play(method, task, 2)
     after, _ = play(method, task, 1, before)
     assert after.bytes_down - before.bytes_down == (8 + 8) * model
-    assert after.bytes_up - before.bytes_up == (4 + 4) * model + 2 * 8 * 4
+    assert after.bytes_up - before.bytes_up == (4 + 4) * (model + 20) + 2 * 8 * 8
 
 
 def test_what_comes_with_the_model_is_sent_once_to_those_who_rehearsed():
@@ -223,7 +225,7 @@ def test_a_poll_of_some_does_not_make_the_model_known_to_others():
 
 
 @dataclass(frozen=True)
-class Rehearsing(Selector):
+class Rehearsing(Selector, Rehearses):
     """Polls client 0, rehearses with 1 and 2, trains 2 and 3."""
 
     name: ClassVar[str] = "rehearsing"

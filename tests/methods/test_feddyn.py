@@ -17,7 +17,7 @@ def slopes(state: State) -> dict[int, float]:
 
 
 def server_h(state: State, group: int = 0) -> float:
-    return float(state.groups[group].aggregator["h"])
+    return float(state.groups[group].known("optimiser")["h"])
 
 
 def served(part: FedDyn, state: State) -> float:
@@ -134,7 +134,7 @@ def test_a_split_recomputes_h_as_the_mean_of_its_members():
     (state,) = play_toy("feddyn(alpha=0.5)", (0, 1), grouping=Regrouped(((0, 1, 0),)))
     assert server_h(state, 0) == pytest.approx(-0.185 / 2, abs=1e-6)
     assert server_h(state, 1) == pytest.approx(0.25725, abs=1e-6)
-    assert torch.equal(*(group.aggregator["lag"] for group in state.groups))
+    assert torch.equal(*(group.known("optimiser")["lag"] for group in state.groups))
 
 
 def test_adaptation_starts_from_the_model_that_answers():

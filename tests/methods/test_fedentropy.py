@@ -77,7 +77,8 @@ class Half(FedEntropy):
 
 
 def test_declined_clients_send_no_update_and_forget_the_round():
-    """Four train, two upload: 2 updates (with SCAFFOLD's change) and 4 outputs of 4 classes go up."""
+    """Four train, two upload: 2 updates (with SCAFFOLD's change) and 4 outputs of 4 classes go up, beside
+    what eight clients have and four tell of their steps."""
     task = tiny_task()
     method = Method.of(Half(), *Method.parse("scaffold").parts[1:])
     state, (report,) = play(method, task, 1)
@@ -86,7 +87,7 @@ def test_declined_clients_send_no_update_and_forget_the_round():
     assert sorted([*report.answered.tolist(), *report.declined.tolist()]) == sorted(report.selected.tolist())
     assert sorted(state.clients) == report.answered.tolist()
     params = task.model.num_params
-    assert state.bytes_up == 2 * 2 * 4 * params + 4 * 4 * 4
+    assert state.bytes_up == 8 * 40 + 2 * 2 * 4 * params + 4 * (4 * 4 + 20)
     assert state.bytes_down == 4 * 2 * 4 * params
 
 

@@ -339,13 +339,15 @@ def test_a_split_through_the_round_loop_hands_down_model_and_memory():
     for number, group in enumerate(after.groups):
         members = (after.grouping["group"] == number).nonzero().flatten().tolist()
         own = sum(after.clients[c]["c"] for c in members if c in after.clients) / len(members)
-        torch.testing.assert_close(group.aggregator["c"], own)
+        torch.testing.assert_close(group.known("optimiser")["c"], own)
         assert group.weights.params.equal(after.groups[0].weights.params)
-    assert after.groups[0].aggregator["c"] > 0 > after.groups[1].aggregator["c"]
+    assert after.groups[0].known("optimiser")["c"] > 0 > after.groups[1].known("optimiser")["c"]
 
 
 def test_a_split_copies_server_momentum():
     _, after = split_with("fedavgm")
     assert len(after.groups) == 2
-    assert after.groups[0].aggregator["velocity"].equal(after.groups[1].aggregator["velocity"])
-    assert after.groups[0].aggregator["velocity"].any()
+    assert (
+        after.groups[0].known("optimiser")["velocity"].equal(after.groups[1].known("optimiser")["velocity"])
+    )
+    assert after.groups[0].known("optimiser")["velocity"].any()

@@ -149,7 +149,7 @@ def test_both_sources_run_and_only_polling_pays_for_it():
     polled, _ = play(Method.parse("fedlecc"), tiny_task(), 1)
     cheap, _ = play(Method.parse("fedlecc(loss_source='last_seen')"), tiny_task(), 1)
     assert polled.bytes_down == 2 * cheap.bytes_down
-    assert polled.bytes_up - cheap.bytes_up == 4 * 8 - 4 * 4
+    assert polled.bytes_up - cheap.bytes_up == 8 * 8
 
 
 @settings(max_examples=60, deadline=None)

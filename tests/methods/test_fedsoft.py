@@ -109,7 +109,7 @@ def test_a_client_chosen_by_several_centres_counts_for_each():
         "fedsoft(groups=2)", Whole(plane_task([5]), [[3.0, 4.0]], [[1.0, 2.0]]), [[0.0, 0.0]] * 2
     )
     assert centres(state) == [[3.0, 4.0]] * 2
-    assert state.bytes_up == 2 * 4 + 2 * 4  # one model, one number for each centre
+    assert state.bytes_up == 40 + 2 * 4 + 20 + 2 * 8  # data, model, what goes with it, a number a centre
 
 
 def test_when_everybody_trains_importance_enters_the_mean():

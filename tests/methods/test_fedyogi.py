@@ -31,14 +31,8 @@ def test_a_large_second_moment_shrinks_by_the_square_not_by_a_share():
 
 @pytest.mark.parametrize(("v0", "start"), [("tau2", 0.01), ("zero", 0.0)])
 def test_the_start_of_the_second_moment(v0, start):
-    memory = FedYogi(tau=0.1, v0=v0).init_aggregator(profile_of([[1, 1]]))
+    memory = FedYogi(tau=0.1, v0=v0).init_server(profile_of([[1, 1]]))
     assert memory["v"].tolist() == pytest.approx([start])
-
-
-@pytest.mark.parametrize(("weighted", "expected"), [(True, [0.25, 0.75]), (False, [0.5, 0.5])])
-def test_weights(weighted, expected):
-    updates, now = updates_of([0, 1], size=torch.tensor([10, 30])), round_of(profile_of([[1, 1]] * 2), 2)
-    assert FedYogi(weighted=weighted).weights({}, updates, now).tolist() == expected
 
 
 def test_the_standard_correction():

@@ -11,6 +11,7 @@ import fedcohort.methods
 
 FILES = sorted(Path(fedcohort.methods.__file__).parent.glob("[a-z]*.py"))
 LONGEST = 85  # lines of code, imports included; docstrings, comments and blank lines do not count
+SHORT = {"scaffold": 45, "cfl": 70, "fedgwc": 70, "median": 35}  # what the hooks can spare, they shall
 
 
 def code_lines(path: Path) -> int:
@@ -29,7 +30,7 @@ def code_lines(path: Path) -> int:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_small_and_by_itself(path: Path) -> None:
     """What three methods of one paper share may have a file of its own, whose name begins with _."""
-    assert code_lines(path) <= LONGEST
+    assert code_lines(path) <= SHORT.get(path.stem, LONGEST)
     ours = {name for _, name in house.imported(path) if name.startswith("fedcohort.")}
     assert {name for name in ours if not name.startswith(("fedcohort.api.", "fedcohort.methods._"))} == set()
     assert "logging" not in {name for _, name in house.imported(path)}

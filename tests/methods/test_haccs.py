@@ -160,7 +160,7 @@ def test_summaries_are_revealed_like_label_counts():
     assert (noised >= 0).all()
     with pytest.raises(UserError, match=r"needs a summary.*'exact' or 'noised'"):
         play(method, replace(task, privacy=Privacy("withheld")), 0)
-    assert play(method, task, 0)[0].bytes_up == 8 * 4 * 4 * BINS
+    assert play(method, task, 0)[0].bytes_up == 8 * 8 * (5 + 4 * BINS)
 
 
 @pytest.mark.parametrize("options", ["summary='P(X|y)'", "loss_source='last_seen'", "quasi_random=True"])

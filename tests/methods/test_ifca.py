@@ -145,9 +145,9 @@ def test_models_with_a_common_trunk_start_with_one():
 
 
 def test_bytes_are_all_models_down_and_one_model_and_a_number_up():
-    """Four clients, three models of two numbers: 4 * 3 * 8 down, 4 * (8 + 4) up."""
+    """Four clients, three models of two numbers: 4 * 3 * 8 down, 4 * (40 + 8 + 20 + 8) up."""
     state = plane_round("ifca(groups=3)", engine(losses_of=[[1.0, 2.0, 3.0]] * 4), [[0.0, 0.0]] * 3)
-    assert (state.bytes_up, state.bytes_down) == (48, 96)
+    assert (state.bytes_up, state.bytes_down) == (4 * 76, 96)
 
 
 def test_who_never_trained_chooses_its_model_when_it_is_evaluated():

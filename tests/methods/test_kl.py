@@ -67,7 +67,7 @@ def test_clients_train_on_their_quota_only():
     assert all(a[1].equal(b[1]) for a, b in zip(first, second, strict=True))
     assert sum(len(rows) for _, rows in first) < int(task.federation.train.sizes[cohort].sum())
     plain, _ = play(Method.parse("uniform"), task, 2)
-    assert state.bytes_down - plain.bytes_down == 2 * 4 * 4 * 4  # four classes to four clients, twice
+    assert state.bytes_down - plain.bytes_down == 2 * 4 * 4 * 8  # four classes to four clients, twice
 
 
 class Watching(ReferenceEngine):
@@ -80,10 +80,10 @@ class Watching(ReferenceEngine):
 
 
 def test_the_quota_is_the_weight_of_the_update():
-    """With the aggregator's view of sizes: sums of what was allowed, not of what is held."""
+    """With the averaging's view of sizes: sums of what was allowed, not of what is held."""
     seen = []
 
-    class Listening(type(Method.parse("fedavg").aggregator)):
+    class Listening(type(Method.parse("fedavg").averaging)):
         def weights(self, memory, updates, now):
             seen.append(updates.size.tolist())
             return super().weights(memory, updates, now)

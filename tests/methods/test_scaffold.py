@@ -20,7 +20,7 @@ from support.toy import Cohorts, Regrouped, play_method, play_toy, position, pro
 
 
 def server_c(state: State, group: int = 0) -> float:
-    return float(state.groups[group].aggregator["c"])
+    return float(state.groups[group].known("optimiser")["c"])
 
 
 def client_c(state: State) -> dict[int, float]:
@@ -200,7 +200,7 @@ def test_an_empty_client_does_not_count_as_a_member_after_a_split():
 def test_control_variates_start_at_zero():
     part, profile = Scaffold(), profile_of([[1, 1]])
     assert part.init_client(profile)["c"].equal(torch.zeros(1))
-    assert part.init_aggregator(profile)["c"].equal(torch.zeros(1))
+    assert part.init_server(profile)["c"].equal(torch.zeros(1))
 
 
 def test_c_counts_the_members_of_its_group():

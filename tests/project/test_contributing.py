@@ -12,7 +12,7 @@ from fedcohort.testing import CHECKS, play, tiny_task
 from support import REPOSITORY
 
 GUIDE = REPOSITORY / "CONTRIBUTING.md"
-PARTNERS = [name for name in METHODS.names() if "aggregator" not in roles_of(METHODS.get(name))]
+PARTNERS = [name for name in METHODS.names() if "averaging" not in roles_of(METHODS.get(name))]
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def test_the_walk_through_keeps_the_contract(walk_through, check):
 
 @pytest.mark.parametrize("other", PARTNERS)
 def test_the_walk_through_combines(walk_through, other):
-    assert play(Method.of(make(walk_through, {}), make(other, {})), tiny_task(), 2)[0].round == 2
+    assert play(Method.of(*make(walk_through, {}), *make(other, {})), tiny_task(), 2)[0].round == 2
 
 
 def test_the_walk_through_reduces_to_the_even_mean(walk_through):
     """power=0 weighs everybody the same: the next model is the plain mean of the clients' models."""
     task, method = tiny_task(), Method.parse(f"{walk_through}(power=0)")
-    memory = method.aggregator.init_aggregator(task.profile(method))
+    memory = method.averaging.init_server(task.profile(method))
     assert torch.equal(memory["rarity"], torch.ones(task.federation.num_clients))
 
 

@@ -78,7 +78,7 @@ def test_the_example_method_is_its_equation_and_keeps_the_contract(elsewhere: Pa
     shutil.copy(EXAMPLES / "logit_adjusted.py", elsewhere)
     importlib.import_module("logit_adjusted")
     client: Any = SimpleNamespace(counts=torch.tensor([3, 1, 0]))
-    part: Any = make("logit_adjusted", {"tau": 2.0})
+    part: Any = make("logit_adjusted", {"tau": 2.0})[0]
     assert torch.allclose(part.logits(client).shift, 2 * torch.tensor([4 / 7, 2 / 7, 1 / 7]).log())
     check_method("logit_adjusted")
 

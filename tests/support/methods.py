@@ -19,6 +19,11 @@ COMBINATIONS = [
     "fedconcat(rounds=3, inferred=True, noise=50, top='joined', sampling='group')",
     "fairavg(everything=True, bn='even')+fedlecc(guide='clusters', summary='P(X|y)')",
     "cafa(variant='abfa')+uniform(odds='samples')",
+    "fednova+fedadam",
+    "fairavg+fedyogi",
+    "fedentopt+fednova+fedavgm+clip(1.0)",
+    "scaffold+topk(0.3)+clip(0.5)+clip(0.2, at='server')",
+    "cfl(eps1=9.0, eps2=0.0)+median+topk(0.5)",
 ]
 EVERYTHING = [*METHODS.names(), *COMBINATIONS]
 FEDERATED = [text for text in EVERYTHING if text != "centralised"]  # whose data stay where they are

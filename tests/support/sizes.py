@@ -1,18 +1,26 @@
 """How large a message of a client is, without its words."""
 
+from typing import Any
+
 from flwr.app import Message
 
 from fedcohort.flower import messages
 from fedcohort.flower.messages import Payload
-from fedcohort.runs.client_messages import NUMBER
+
+NUMBER = 8  # bytes of a number that is sent by itself
 
 
 def size_of(reply: Message) -> int:
     """The numbers among the facts and all tensors; names are words."""
     payload = messages.read(reply.content)
-    if "name" in payload.facts:
-        return NUMBER * 5 + payload.bytes
-    return NUMBER * (len(payload.facts.keys() - {"trained"}) + len(trained_in(payload))) + payload.bytes
+    return NUMBER * numbers(payload.facts) + payload.bytes
+
+
+def numbers(facts: Any) -> int:
+    """How many there are, however deep."""
+    if isinstance(facts, dict | list):
+        return sum(map(numbers, facts.values() if isinstance(facts, dict) else facts))
+    return int(isinstance(facts, int | float) and not isinstance(facts, bool))
 
 
 def trained_in(payload: Payload) -> dict:

@@ -19,7 +19,7 @@ from fedcohort.core.engine import Answer, Order
 from fedcohort.core.method import Method, make, parse
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates, View
-from fedcohort.core.roles import Aggregator, Grouping, Objective, Selector
+from fedcohort.core.roles import Grouping, Objective, Selector, ServerOptimiser
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
@@ -113,7 +113,7 @@ def play_toy(
     grouping: Grouping | None = None,
 ) -> list[State]:
     """The states after each round of a method with these cohorts; ``lost`` clients do not answer."""
-    parts = [make(name, values) for name, values in parse(text)]
+    parts = [part for name, values in parse(text) for part in make(name, values)]
     method = Method.of(Cohorts(cohorts), *parts, *([grouping] if grouping else []))
     return play_method(method, task or toy_task(), rounds or len(cohorts), lost)
 
@@ -178,7 +178,7 @@ def two_languages(task: Task) -> Task:
     return replace(task, federation=replace(federation, train=train, validation=validation, test=test))
 
 
-def two_steps(part: Aggregator, v0: float) -> tuple[list[float], list[float]]:
+def two_steps(part: ServerOptimiser, v0: float) -> tuple[list[float], list[float]]:
     """Where x = (1, 1) goes with D1 = (.3, -.1), then D2 = (.1, .2), in double precision."""
     now, nobody = round_of(profile_of([[1, 1]]), 1), updates_of([])
     x = torch.ones(2, dtype=torch.float64)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory, Round, Updates
-from fedcohort.core.roles import Aggregator, Grouping, Selector
+from fedcohort.core.roles import Averaging, Grouping, Selector
+from fedcohort.core.roles.optional import Polls
 from fedcohort.models.flat import Weights
 from fedcohort.testing import checks
 
@@ -28,7 +29,7 @@ class Restless(Grouping):
 
 
 @dataclass(frozen=True)
-class Padding(Selector):
+class Padding(Selector, Polls):
     """Fills its cohort with the client of highest loss, again and again."""
 
     name: ClassVar[str] = "padding"
@@ -67,7 +68,7 @@ class Stubborn(Selector):
 
 
 @dataclass(frozen=True)
-class Impatient(Aggregator):
+class Impatient(Averaging):
     """Has no weight for clients that took fewer steps than the others."""
 
     name: ClassVar[str] = "impatient"

@@ -5,23 +5,25 @@ import pytest
 from fedcohort.testing.reference_traffic import traffic
 
 W = 796_840
-COUNTS = 100 * 10 * 4  # a hundred clients tell ten label counts
+DATA = 100 * 5 * 8  # a hundred clients tell what they have
+COUNTS = DATA + 100 * 10 * 8  # and ten label counts
+UP = W + 20  # with steps, samples and mean loss
 
 
 @pytest.mark.parametrize(
     ("name", "before", "up", "down"),
     [
-        ("fedavg", 0, 10 * W, 10 * W),
-        ("scaffold", 0, 20 * W, 20 * W),
-        ("fednova", 0, 10 * W + 10 * 4, 10 * W),
-        ("fedgwc", 0, 10 * W + 10 * 2 * 4, 10 * W),  # the loss of both local steps
-        ("fedentopt", COUNTS, 10 * W, 10 * W),
-        ("clust_psi_pfl", COUNTS, 10 * W, 10 * W),  # ten groups, a client of each
-        ("power_of_choice", 0, 10 * W + 20 * 4, 20 * W),  # the chosen hold the model already
-        ("fedlecc", COUNTS, 10 * W + 100 * 4, 100 * W),
-        ("ifca", 0, 10 * W + 10 * 4, 40 * W),  # four models down, the number of the chosen one up
-        ("cafa", COUNTS, 10 * W + 100 * 4, 10 * W + 90 * W),
-        ("centralised", 600 * (784 * 4 + 4), 0, 0),  # of a client's 10 samples, 2 are for testing, 2 held out
+        ("fedavg", DATA, 10 * UP, 10 * W),
+        ("scaffold", DATA, 10 * (UP + W), 20 * W),
+        ("topk", DATA, 10 * (20 + 19_921 * 8), 10 * W),  # a tenth of the numbers, with the place of each
+        ("fedgwc", DATA, 10 * (UP + 4), 10 * W),  # the loss of both local steps
+        ("fedentopt", COUNTS, 10 * UP, 10 * W),
+        ("clust_psi_pfl", COUNTS, 10 * UP, 10 * W),  # ten groups, a client of each
+        ("power_of_choice", DATA, 10 * UP + 20 * 8, 20 * W),  # the chosen hold the model already
+        ("fedlecc", COUNTS, 10 * UP + 100 * 8, 100 * W),
+        ("ifca", DATA, 10 * (UP + 8), 40 * W),  # four models down, the number of the chosen one up
+        ("cafa", COUNTS, 10 * UP + 100 * 4, 10 * W + 90 * W),
+        ("centralised", 600 * (784 * 4 + 8), 0, 0),  # of a client's 10 samples, 2 are for testing, 2 held out
         ("local_only", 0, 0, 0),
     ],
 )

@@ -1,15 +1,16 @@
 """All that a file of your own imports, be it a method, a data source, a partition or a network.
 
->>> from fedcohort.api import Aggregator, Memory, Round, Updates, register
+>>> from fedcohort.api import Averaging, Memory, Round, Updates, register
 
 Everything here has a page in the reference, and keeps its name from version to version.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
+from fedcohort.core import method
 from fedcohort.core.deltas import combine
 from fedcohort.core.latency import latencies
-from fedcohort.core.method import METHODS
 from fedcohort.core.profile import Local, Privacy, Profile
 from fedcohort.core.records import (
     Anchor,
@@ -24,8 +25,34 @@ from fedcohort.core.records import (
     Trained,
     Updates,
     View,
+    mean_memory,
 )
-from fedcohort.core.roles import Aggregator, Grouping, Objective, Part, Selector
+from fedcohort.core.roles import (
+    Aggregator,
+    Averaging,
+    Grouping,
+    Objective,
+    Part,
+    Selector,
+    ServerOptimiser,
+    Transform,
+)
+from fedcohort.core.roles.optional import (
+    Asks,
+    Broadcasts,
+    Hides,
+    Judges,
+    Merges,
+    PlacesNewcomers,
+    Polls,
+    Rations,
+    Rehearses,
+    Serves,
+    Summarises,
+    Tailors,
+    Tells,
+    TellsIID,
+)
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.locate import Places
 from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
@@ -60,17 +87,23 @@ __all__ = [
     "EQUAL",
     "Aggregator",
     "Anchor",
+    "Asks",
+    "Averaging",
+    "Broadcasts",
     "Clients",
     "Dataset",
     "Domain",
     "Flat",
     "Grouping",
+    "Hides",
     "Ids",
     "ImageModel",
+    "Judges",
     "Local",
     "LogitMap",
     "Memory",
     "Merge",
+    "Merges",
     "Model",
     "Objective",
     "Part",
@@ -78,14 +111,25 @@ __all__ = [
     "Partitioner",
     "Phase",
     "Places",
+    "PlacesNewcomers",
+    "Polls",
     "Privacy",
     "Profile",
+    "Rations",
+    "Rehearses",
     "Round",
     "Sampling",
     "Selector",
+    "ServerOptimiser",
+    "Serves",
     "Source",
+    "Summarises",
+    "Tailors",
+    "Tells",
+    "TellsIID",
     "TextModel",
     "Trained",
+    "Transform",
     "Updates",
     "UserError",
     "View",
@@ -117,6 +161,7 @@ __all__ = [
     "largest",
     "last_layer",
     "latencies",
+    "mean_memory",
     "numpy_generator",
     "optics_groups",
     "psi_features",
@@ -134,6 +179,9 @@ C = TypeVar("C", bound=type[Any])
 
 def register(cls: C) -> C:
     """Class decorator: the class is found by the name of its file, as the kind of thing that it is."""
-    kinds = ((Part, METHODS), (Partitioner, PARTITIONS), (Model, MODELS))
-    registry = next((known for kind, known in kinds if issubclass(cls, kind)), SOURCES)
-    return registry.register(cls)
+    kinds: tuple[tuple[type, Callable[[C], C]], ...] = (
+        (Part, method.register),
+        (Partitioner, PARTITIONS.register),
+        (Model, MODELS.register),
+    )
+    return next((known for kind, known in kinds if issubclass(cls, kind)), SOURCES.register)(cls)

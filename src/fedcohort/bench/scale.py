@@ -13,6 +13,7 @@ from fedcohort.core.method import Method, make
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Round
 from fedcohort.core.roles import Grouping, Selector
+from fedcohort.core.roles.optional import Polls
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
@@ -50,11 +51,13 @@ def server_seconds(clients: int, classes: int) -> dict[str, float]:
         return out
 
     timed("diagnose", diagnose, counts)
-    timed("clust_psi_pfl grouping", cast(Grouping, make("clust_psi_pfl", {})).init_grouping, profile)
+    timed("clust_psi_pfl grouping", cast(Grouping, make("clust_psi_pfl", {})[0]).init_grouping, profile)
     for name in SELECTORS:
-        selector = cast(Selector, make(name, {}))
+        selector = cast(Selector, make(name, {})[0])
         memory = timed(f"{name} set-up", selector.init_selector, profile)
-        polled = timed(f"{name} candidates", selector.candidates, memory, now)
+        polled = None
+        if isinstance(selector, Polls):
+            polled = timed(f"{name} candidates", selector.candidates, memory, now)
         known = torch.full_like(losses, torch.nan)
         known[now.members if polled is None else polled] = losses[now.members if polled is None else polled]
         timed(f"{name} selection", selector.select, memory, now, known)
@@ -91,7 +94,7 @@ def approximations(clients: int = 2_000) -> dict[str, float]:
     points = hellinger_points(counts)
     exact = clustering.optics_groups(points, exact=clients)
     sampled = clustering.optics_groups(points, exact=clients // 3)
-    table, method = torch.from_numpy(counts), cast(fedentopt.FedEntOpt, make("fedentopt", {}))
+    table, method = torch.from_numpy(counts), cast(fedentopt.FedEntOpt, make("fedentopt", {})[0])
     everybody, loss = range(clients), []
     for first in range(10):
         key = torch.Generator().manual_seed(first)

@@ -57,7 +57,9 @@ def _list_presets(of: str | None, as_json: bool) -> None:
 
 def new_method(
     name: Annotated[str, typer.Argument(help="Its name, which is also the name of its file.")],
-    role: Annotated[str, typer.Option(help="selector, objective, aggregator or grouping.")] = "objective",
+    role: Annotated[
+        str, typer.Option(help="selector, objective, averaging, server_optimiser, grouping or transform.")
+    ] = "objective",
     directory: Annotated[Path, typer.Option("--dir", help="Where to write the file.")] = Path(),
 ) -> None:
     """Write a method's file and the start of its equation test, ready to run and to change."""

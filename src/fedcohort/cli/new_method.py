@@ -43,11 +43,25 @@ OBJECTIVE = """    mu: Annotated[float, at_least(0)] = 0.1  # strength of the pu
         return Anchor(pull=self.mu)
 """
 
-AGGREGATOR = """    power: Annotated[float, at_least(0)] = 0.5  # 1 weighs clients by samples, 0 evenly
+AVERAGING = """    power: Annotated[float, at_least(0)] = 0.5  # 1 weighs clients by samples, 0 evenly
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
         shares = updates.shares**self.power
         return shares / shares.sum()
+"""
+
+SERVER_OPTIMISER = """    server_lr: Annotated[float, at_least(0)] = 1.0  # length of the server's step
+
+    def step(
+        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
+    ) -> tuple[Tensor, Memory]:
+        return params + self.server_lr * move, memory
+"""
+
+TRANSFORM = """    least: Annotated[float, at_least(0)] = 1e-4  # smaller changes of a parameter are not sent
+
+    def upload(self, delta: Tensor, mine: Memory, view: View) -> tuple[Tensor, Memory]:
+        return delta * (delta.abs() >= self.least), mine
 """
 
 GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt to this many models by size
@@ -60,8 +74,10 @@ GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt t
 FILES = {
     "selector": (SELECTOR, ("Ids", "Memory", "Round", "Selector")),
     "objective": (OBJECTIVE, ("Anchor", "Objective", "View")),
-    "aggregator": (AGGREGATOR, ("Aggregator", "Memory", "Round", "Updates")),
+    "averaging": (AVERAGING, ("Averaging", "Memory", "Round", "Updates")),
+    "server_optimiser": (SERVER_OPTIMISER, ("Memory", "Round", "ServerOptimiser", "Updates")),
     "grouping": (GROUPING, ("Grouping", "Memory", "Profile")),
+    "transform": (TRANSFORM, ("Memory", "Transform", "View")),
 }
 
 TEST = '''"""{title} against numbers derived by hand, and against the contract that every method keeps."""
@@ -111,4 +127,4 @@ def _method_text(title: str, role: str) -> str:
         *(["from torch import Tensor", ""] if "Tensor" in body else []),
         f"from fedcohort.api import {', '.join((*names, 'at_least', 'register'))}",
     ]
-    return HEAD.format(title=title, role=role.capitalize(), imports="\n".join(imports)) + body
+    return HEAD.format(title=title, role=ROLES[role].__name__, imports="\n".join(imports)) + body

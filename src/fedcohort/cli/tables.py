@@ -73,6 +73,7 @@ def method_table(entries: Sequence[dict[str, Any]]) -> Table:
     order = list(ROLES)
     for entry in sorted(entries, key=lambda e: (order.index(e["roles"][0]), e["name"])):
         roles = ",\n".join(f"{role}*" if role in entry["default_for"] else role for role in entry["roles"])
+        roles = roles.replace("_", " ")
         roles = "reference" if entry["reference"] else roles
         needs = ", ".join(use.replace("_", " ") for use in entry["needs"])
         table.add_row(f"[bold]{entry['name']}[/bold]", roles, entry["title"], needs)
@@ -83,7 +84,7 @@ def method_table(entries: Sequence[dict[str, Any]]) -> Table:
 def method_page(entry: dict[str, Any]) -> Group:
     """One method in full."""
     lines: list[Any] = [
-        f"[bold]{entry['name']}[/bold]  ({', '.join(entry['roles'])})",
+        f"[bold]{entry['name']}[/bold]  ({', '.join(entry['roles']).replace('_', ' ')})",
         Text(entry["title"]),
         Text(entry["paper"], style="dim"),
     ]

@@ -127,11 +127,16 @@ class FactoredRow(Lazy):
     def tensor(self) -> Tensor:
         return self.block.movement(self.client)
 
+    @property
+    def shape(self) -> torch.Size:
+        return self.block.params.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.block.params.dtype
+
     def numel(self) -> int:
         return len(self.block.params)
-
-    def element_size(self) -> int:
-        return self.block.params.element_size()
 
 
 class Rows(Lazy):

@@ -34,8 +34,7 @@ def disclose(federation: Federation, method: Method, privacy: Privacy, seed: int
                 for client in range(federation.num_clients)
             ]
         )
-        for part in method.parts
-        if "summary" in part.uses()
+        for part in method.summarising
     }
     if privacy.counts == "exact":
         tables = {name: table.double() for name, table in summaries.items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedcohort.core.batchnorm import worn
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Ids, Memory, Merge, Recall
-from fedcohort.core.roles import Objective
+from fedcohort.core.roles import Objective, Transform
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Weights
 
@@ -29,6 +29,7 @@ class Order(NamedTuple):
     probes: frozenset[str] = frozenset()  # those of PROBES it is to tell
     quota: Tensor | None = None  # [C] samples of each class it may use, if it has them; None: all
     judged: bool = False  # its update is not wanted before `Engine.collect`
+    transforms: tuple[Transform, ...] = ()  # what its update goes through at the client
 
 
 class Answer(NamedTuple):

@@ -18,17 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.core import batchnorm
+from fedcohort.core import batchnorm, uploads
 from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Memory, Round
+from fedcohort.core.roles.optional import Asks, Serves, Tells, TellsIID
 from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
 from fedcohort.core.round.merge import present
 from fedcohort.core.round.messages import messages
 from fedcohort.core.round.questions import answered
-from fedcohort.core.state import State
+from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.stats import metrics
 
@@ -59,7 +60,7 @@ class Row(NamedTuple):
 
 def settle(method: Method, state: State, profile: Profile, engine: Engine) -> State:
     """The state in which every client that chooses its model for itself has chosen."""
-    if not method.grouping.has_own("asks"):
+    if not isinstance(method.grouping, Asks):
         return state
     everybody = profile.eligible
     now = Round(state.round, profile, 0, everybody, 0, everybody)
@@ -76,24 +77,31 @@ def serving(method: Method, state: State) -> list[Served]:
     for number, part in enumerate(state.groups):
         members = ((group == number) & shared).nonzero().flatten()
         if len(members):
-            served = method.aggregator.serve(part.weights.params, part.aggregator)
+            served = served_by(method, part)
             models.append((part.weights._replace(params=served)._asdict(), members))
     return models
+
+
+def served_by(method: Method, group: Group) -> Tensor:
+    """The parameters of the model that answers for a group."""
+    optimiser, params = method.server_optimiser, group.weights.params
+    return optimiser.serve(params, group.known("optimiser")) if isinstance(optimiser, Serves) else params
 
 
 def adapt(
     method: Method, state: State, task: Task, profile: Profile, engine: Engine
 ) -> tuple[list[Served], Clients]:
-    """Every client's model after one more local budget, and what it then remembers; who has nothing to train
-    on keeps the one it has."""
-    blank = batchnorm.blank(method.objective, profile)
+    """Every client's model after one more local budget, as its transforms would send it, and what it then
+    remembers; who has nothing to train on keeps the one it has."""
+    blank = uploads.blank(method, profile)
     clients, budget = profile.eligible.tolist(), task.local_at(state.round)
     orders = {}
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         part = state.groups[int(state.grouping["group"][client])]
-        served = method.aggregator.serve(part.weights.params, part.aggregator)
+        served = served_by(method, part)
         down = down if served is part.weights.params else {**down, "params": served}
-        orders[client] = Order(client, down, state.clients.get(client, blank), budget)
+        known = state.clients.get(client, blank)
+        orders[client] = Order(client, down, known, budget, transforms=method.transforms)
     models: list[Served] = []
     mine: dict[int, Memory] = {}
     for answer in engine.train(method.objective, list(orders.values()), state.round):
@@ -180,9 +188,12 @@ def group_rows(number: int, state: State, task: Task, told: Tensor | None, model
 
 
 def iid_rows(method: Method, state: State, task: Task) -> list[Row]:
-    """How well the aggregator tells IID clients from the others, where it says and the partition knows."""
-    found, truth = method.aggregator.iid(state.groups[0].aggregator), task.federation.iid
-    if found is None or truth is None:
+    """How well averaging tells IID clients from the others, where it says and the partition knows."""
+    averaging, truth = method.averaging, task.federation.iid
+    if not isinstance(averaging, TellsIID) or truth is None:
+        return []
+    found = averaging.iid(state.groups[0].known("averaging"))
+    if found is None:
         return []
     scores = metrics.binary_scores(found.numpy(), truth.numpy())
     return [Row(state.round, "grouping", "", "", f"iid_{name}", value) for name, value in scores.items()]
@@ -219,7 +230,7 @@ def round_rows(method: Method, report: Report, state: State, task: Task, profile
     ]
     of_groups = [
         Row(number, "grouping", "", str(one), metric, value)
-        for metric, values in method.grouping.of_groups(state.grouping).items()
+        for metric, values in _tells(method).of_groups(state.grouping).items()
         for one, value in enumerate(values.tolist())
     ]
     told = [Row(number, "round", "", "", metric, value) for metric, value in values.items()]
@@ -249,7 +260,7 @@ def evaluation_rows(
     rows += group_rows(state.round, state, task, profile.counts, len(models))
     if clients:
         rows += iid_rows(method, state, task)
-        of_clients = method.grouping.of_clients(state.grouping)
+        of_clients = _tells(method).of_clients(state.grouping)
         rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"], of_clients)
     return rows
 
@@ -275,3 +286,7 @@ def _revealed(scores: Scores, method: Method, task: Task) -> Scores:
 
 def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else float("nan")
+
+
+def _tells(method: Method) -> Tells:
+    return method.grouping if isinstance(method.grouping, Tells) else Tells()

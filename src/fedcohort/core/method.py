@@ -1,31 +1,59 @@
-"""A method is one part for each of the four roles; this is how parts are named, found and put together.
+"""A method is one part for each role and any number of transforms; this is how parts are named, found and
+put together.
 
-``fedlecc+fedprox(mu=0.01)+fedavgm`` on the command line, a list of tables in TOML and ``Method.of(...)`` in
-Python are the same thing. A role that no part claims gets its default.
+``fedlecc+fedprox(mu=0.01)+fedavgm+clip(1.0)`` on the command line, a list of tables in TOML and
+``Method.of(...)`` in Python are the same thing. A role that no part claims gets its default.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fedcohort.core.profile import Privacy, Profile
-from fedcohort.core.roles import ROLES, Aggregator, Grouping, Objective, Part, Selector
+from fedcohort.core.roles import (
+    ROLES,
+    Averaging,
+    Grouping,
+    Objective,
+    Part,
+    Selector,
+    ServerOptimiser,
+    Transform,
+)
+from fedcohort.core.roles.optional import Hides, Merges, Summarises, adopt_hooks
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.memory_limit import refuse_beyond
 from fedcohort.util.registry import Registry
-from fedcohort.util.settings import build
+from fedcohort.util.settings import build, checked
 
 METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
-register = METHODS.register
 SPARE = 16  # groups that a federation may have however few its clients are
-DEFAULTS = {"selector": "uniform", "objective": "plain", "aggregator": "fedavg", "grouping": "one"}
+DEFAULTS = {
+    "selector": "uniform",
+    "objective": "plain",
+    "averaging": "fedavg",
+    "server_optimiser": "server_sgd",
+    "grouping": "one",
+}
+P = TypeVar("P", bound=type[Part])
+
+
+def register(cls: P) -> P:
+    """Class decorator: the part is found by the name of its file."""
+    adopt_hooks(cls)
+    return METHODS.register(cls)
 
 
 def roles_of(part: type[Part]) -> list[str]:
     return [role for role, cls in ROLES.items() if issubclass(part, cls)]
+
+
+def spoken(role: str) -> str:
+    """``an averaging``, ``a server optimiser``."""
+    return f"{'an' if role[0] in 'aeiou' else 'a'} {role.replace('_', ' ')}"
 
 
 @dataclass(frozen=True)
@@ -34,39 +62,53 @@ class Method:
 
     selector: Selector
     objective: Objective
-    aggregator: Aggregator
+    averaging: Averaging
+    server_optimiser: ServerOptimiser
     grouping: Grouping
+    transforms: tuple[Transform, ...] = ()  # in the order in which they change an update
     label: str = field(default="", compare=False)  # what results call it, if not by its text
 
     @classmethod
     def of(cls, *parts: Part) -> "Method":
         claimed: dict[str, Part] = {}
+        transforms = tuple(part for part in parts if isinstance(part, Transform))
         for part in parts:
-            for role in roles_of(type(part)):
+            for role in DEFAULTS.keys() & roles_of(type(part)):
                 if role in claimed:
-                    article = "an" if role[0] in "aeiou" else "a"
                     raise UserError(
-                        f"{claimed[role].name} and {part.name} cannot be combined: each is {article} {role}, "
+                        f"{claimed[role].name} and {part.name} cannot be combined: each is {spoken(role)}, "
                         f"and a method has one"
                     )
                 claimed[role] = part
         for role, name in DEFAULTS.items():
             if role not in claimed:
                 claimed[role] = METHODS.get(name)()
-        method = cls(**cast(dict[str, Any], claimed))
+        method = cls(**cast(dict[str, Any], claimed), transforms=transforms)
         method._refuse_nonsense()
         return method
 
     @classmethod
     def parse(cls, text: str) -> "Method":
         """``"fedlecc+fedprox(mu=0.01)"`` as a method."""
-        return cls.of(*(make(name, values) for name, values in parse(text)))
+        return cls.of(*(part for name, values in parse(text) for part in make(name, values)))
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The distinct parts, in the order of the roles."""
-        held = (self.selector, self.objective, self.aggregator, self.grouping)
+        held = (*(getattr(self, role) for role in DEFAULTS), *self.transforms)
         return tuple(part for i, part in enumerate(held) if not any(part is other for other in held[:i]))
+
+    @property
+    def at_server(self) -> dict[str, Averaging | ServerOptimiser | Transform]:
+        """The parts that remember something of each group at the server, by the place where they do."""
+        alone = {} if self.averaging is self.server_optimiser else {"averaging": self.averaging}
+        chain = {f"transform{number}": part for number, part in enumerate(self.transforms)}
+        return {**alone, "optimiser": self.server_optimiser, **chain}
+
+    @property
+    def summarising(self) -> list[Summarises]:
+        """The parts that ask for a summary of each client's examples."""
+        return [part for part in self.parts if isinstance(part, Summarises) and "summary" in part.uses()]
 
     @cached_property
     def uses(self) -> frozenset[str]:
@@ -89,12 +131,11 @@ class Method:
 
     def privacy(self, given: Privacy) -> Privacy:
         for part in self.parts:
-            given = part.privacy(given)
+            given = part.privacy(given) if isinstance(part, Hides) else given
         return given
 
     def check(self, profile: Profile) -> None:
-        merges = self.grouping.has_own("merges")
-        if merges and profile.local.keeps_statistics(profile.model):
+        if isinstance(self.grouping, Merges) and profile.local.keeps_statistics(profile.model):
             name = self.grouping.name
             raise UserError(
                 f"{name} and local.bn = 'local' cannot be combined: {name} merges the groups' networks into "
@@ -113,6 +154,13 @@ class Method:
                 raise UserError(
                     f"{part.name} and {silent.name} cannot be combined: {part.name} asks clients for "
                     f"{' and '.join(asked)}, and with {silent.name} nothing is sent; try uniform"
+                )
+        for part in self.transforms:
+            if self.silent or self.objective.sends_models:
+                sends = "whole models are" if self.objective.sends_models else "nothing is"
+                raise UserError(
+                    f"{part.name} and {self.objective.name} cannot be combined: {part.name} changes what "
+                    f"training moved, and with {self.objective.name} {sends} sent"
                 )
         if self.grouping.shared and not self.selector.heeds_odds:
             selector, grouping = self.selector.name, self.grouping.name
@@ -150,9 +198,25 @@ def _refuse_empty_groups(part: Part, profile: Profile) -> None:
         )
 
 
-def make(name: str, values: Mapping[str, Any], path: str | None = None) -> Part:
-    """The named part with these hyper-parameters."""
-    return build(METHODS.get(name), values, path or name)
+# Options of 0.1.0 that are parts of their own now: what they were by default, and the part that they became.
+BECAME: dict[tuple[str, str], tuple[Any, str, str | None]] = {
+    ("fedadagrad", "weighted"): (True, "fairavg", None),
+    ("fedadam", "weighted"): (True, "fairavg", None),
+    ("fedyogi", "weighted"): (True, "fairavg", None),
+    ("fedavg", "server_lr"): (1.0, "server_sgd", "lr"),
+    ("fednova", "momentum"): (0.0, "fedavgm", "beta"),
+}
+
+
+def make(name: str, values: Mapping[str, Any], path: str | None = None) -> list[Part]:
+    """The named part with these hyper-parameters, and the parts that some of them have become."""
+    path, values, parts = path or name, dict(values), []
+    for (owner, option), (default, part, setting) in BECAME.items():
+        if owner == name and option in values:
+            value = checked(values.pop(option), type(default), f"{path}.{option}")
+            if value != default:
+                parts.append(build(METHODS.get(part), {setting: value} if setting else {}, path))
+    return [build(METHODS.get(name), values, path), *parts]
 
 
 def _spell(part: Part) -> str:

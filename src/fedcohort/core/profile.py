@@ -91,11 +91,6 @@ class Profile:
     scaled: bool = False  # by moments that each client told
 
     @property
-    def moments(self) -> int:
-        """Numbers that each client told so that all could be scaled alike: three a column or channel."""
-        return 3 * self.shape[0] if self.scaled else 0
-
-    @property
     def num_clients(self) -> int:
         return len(self.size)
 

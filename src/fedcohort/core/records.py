@@ -58,6 +58,13 @@ class Round:
         return self.members[torch.multinomial(torch.stack(given).prod(0), count, generator=key)]
 
 
+def mean_memory(clients: Clients, members: Ids, key: str, blank: Tensor) -> Tensor:
+    """The mean of what each of these ``members`` remembers under ``key``; who never trained counts as zero,
+    shaped like ``blank``."""
+    known = [clients[client][key] for client in members.tolist() if client in clients]
+    return (torch.stack(known).sum(0) if known else torch.zeros_like(blank)) / len(members)
+
+
 @dataclass(frozen=True)
 class Updates:
     """What came back, one row per client that answered, in ascending order of client."""
@@ -92,6 +99,10 @@ class Updates:
             cross=cross,
             cross_size=cross_size,
         )
+
+    def with_deltas(self, deltas: Tensor) -> "Updates":
+        """The same clients with other movements, ``[S, P]``."""
+        return replace(self, up={**self.up, "delta": deltas})
 
     @property
     def shares(self) -> Tensor:

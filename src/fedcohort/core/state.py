@@ -1,11 +1,14 @@
 """Everything that changes during training. Saving it is the checkpoint; there is no other state anywhere."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fedcohort.core import client_store
+from fedcohort.core.method import Method
 from fedcohort.core.records import Clients, Memory
 from fedcohort.models.flat import Weights
 
@@ -16,7 +19,11 @@ class Group:
 
     weights: Weights
     selector: Memory
-    aggregator: Memory
+    server: Mapping[str, Memory] = field(default_factory=dict)  # by the places of Method.at_server
+
+    def known(self, place: str) -> Memory:
+        """What the part at this place of the server remembers."""
+        return self.server.get(place, {})
 
 
 @dataclass(frozen=True)
@@ -44,13 +51,22 @@ def pack(state: State) -> dict[str, Tensor]:
     for number, group in enumerate(state.groups):
         out[f"group/{number}/weights/params"] = group.weights.params
         out[f"group/{number}/weights/buffers"] = group.weights.buffers
-        for role in ("selector", "aggregator"):
-            out.update({f"group/{number}/{role}/{key}": value for key, value in getattr(group, role).items()})
+        memories = {"selector": group.selector, **{f"server/{at}": own for at, own in group.server.items()}}
+        for owner, memory in memories.items():
+            out.update({f"group/{number}/{owner}/{key}": value for key, value in memory.items()})
     for number, weights in enumerate(state.encoders):
         out.update({f"encoder/{number}/{key}": value for key, value in weights._asdict().items()})
     out.update(client_store.pack(state.clients))
     # Groups split off one another share tensors until they train; the file format wants each its own.
     return {key: value.clone(memory_format=torch.contiguous_format) for key, value in out.items()}
+
+
+def renamed(tensors: dict[str, Tensor], method: Method) -> dict[str, Tensor]:
+    """Tensors that 0.1.0 packed, where one part did what averaging and the server's optimiser do now."""
+    alone = method.averaging is not method.server_optimiser and method.averaging.has_own("init_server")
+    place = "averaging" if alone else "optimiser"
+    old = re.compile(r"^(group/\d+)/aggregator/")
+    return {old.sub(rf"\1/server/{place}/", key): value for key, value in tensors.items()}
 
 
 def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None) -> State:
@@ -63,7 +79,11 @@ def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None
     while f"group/{len(groups)}/weights/params" in tensors:
         here = f"group/{len(groups)}/"
         weights = Weights(tensors[here + "weights/params"], tensors[here + "weights/buffers"])
-        groups.append(Group(weights, under(here + "selector/"), under(here + "aggregator/")))
+        server: dict[str, Memory] = {}
+        for key, value in under(here + "server/").items():
+            place, _, name = key.partition("/")
+            server.setdefault(place, {})[name] = value
+        groups.append(Group(weights, under(here + "selector/"), server))
     encoders: list[Weights] = []
     while own := under(f"encoder/{len(encoders)}/"):
         encoders.append(Weights(**own))

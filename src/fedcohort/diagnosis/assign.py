@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcohort.core.roles import Grouping
+from fedcohort.core.roles.optional import PlacesNewcomers
 from fedcohort.diagnosis.read import Counts
 from fedcohort.methods.one import One
 from fedcohort.runs.finished import FinishedRun
@@ -49,7 +50,9 @@ def distances(
         np.stack([measure(rows, reference=pool) for pool in pools], 1) for measure in (hellinger_to_pool, psi)
     )
     tensors = torch.from_numpy(group), torch.from_numpy(members)
-    own = grouping.place(*tensors, torch.from_numpy(rows))
+    own = None
+    if isinstance(grouping, PlacesNewcomers):
+        own = grouping.place(*tensors, torch.from_numpy(rows))
     if own is None:
         rule, value = "Hellinger distance of label distributions", hellinger
     else:

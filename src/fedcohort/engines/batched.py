@@ -64,7 +64,7 @@ class BatchedEngine(PoolEngine):
 
     def _descend(self, objective: Objective, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
         """``[K, P]``, ``[K, T]``: where clients of equally many steps arrive, and the loss of each step."""
-        params = self._stack([objective.begin(job.view).params for job in jobs])
+        params = self._stack([job.begun().params for job in jobs])
         scale, shift = (None if each is None else each[:, 0].to(self.device) for each in stacked_maps(jobs))
         pull = torch.tensor([job.anchor.pull for job in jobs], device=self.device)[:, None]
         nothing = torch.zeros(params.shape[1])

@@ -28,6 +28,7 @@ from fedcohort.core.records import Ids, Memory
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Job, by_autograd
 from fedcohort.core.task import Task
+from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split
 from fedcohort.engines.chain import Chain
 from fedcohort.engines.kernels import speed_up
@@ -106,7 +107,7 @@ class PoolEngine(ReferenceEngine):
     def _is_linear(self, objective: Objective, orders: Sequence[Order]) -> bool:
         """Whether all start from the model that was sent, only add gradients of unchanged examples and are
         pulled back alike."""
-        usual = not (objective.personal or objective.has_own("begin") or objective.has_own("finish"))
+        usual = not (objective.personal or objective.has_own("finish"))
         plain = objective.affine and self.task.local.optimiser == "sgd" and not self.task.augment
         if not usual or not plain:
             return False
@@ -139,8 +140,9 @@ class PoolEngine(ReferenceEngine):
             if order.probes and job.rows is not None:
                 trained = Weights(order.down["params"] + row.tensor(), buffers)
                 probes = self.probe(order, job.rows, trained, self._model())
+            up, mine = transformed(order.transforms, up, order.mine, job.view)
             told = steps, job.reach(), probes, job.view.size
-            answers.append(Answer(order.client, up, order.mine, buffers, trace, *told))
+            answers.append(Answer(order.client, up, mine, buffers, trace, *told))
         return answers
 
     def _model(self) -> Flat:

@@ -15,6 +15,7 @@ from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
 from fedcohort.core.round.merge import merged_task
 from fedcohort.core.task import Task
+from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split, take
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.keyed import generator
@@ -99,6 +100,7 @@ class ReferenceEngine:
     def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
         """One client's round, perhaps with a faster way to take the steps."""
         up, mine, trained = client_round(job, descend)
+        up, mine = transformed(order.transforms, up, mine, job.view)
         assert job.rows is not None  # noqa: S101  # this engine's jobs have them
         probes = self.probe(order, job.rows, trained.weights, job.model)
         buffers, trace = torch.zeros(0) if self.keeps else trained.weights.buffers, trained.trace

@@ -27,6 +27,7 @@ from fedcohort.flower.validation import (
     Norms,
     Score,
     all_scores,
+    expected_update,
     incredible,
     outsized,
     told_accuracy,
@@ -34,7 +35,6 @@ from fedcohort.flower.validation import (
     told_loss,
     told_memory,
     told_score,
-    update_shapes,
 )
 from fedcohort.models.flat import Weights
 from fedcohort.util.errors import UserError
@@ -247,8 +247,8 @@ class FlowerEngine:
             return {}
         federation, at_once = self.task.federation, not (orders[0].judged or self.method.silent)
         blank = self._blank(objective)
-        shapes = update_shapes(objective, blank, orders[0])
-        fixed = shapes, federation.num_classes, at_once, objective, blank, self.trust
+        update = expected_update(objective, blank, orders[0])
+        fixed = update, federation.num_classes, at_once, self.method, blank, self.trust
         return {o.client: Expected(o, int(federation.train.sizes[o.client]), *fixed) for o in orders}
 
     def _order(self, order: Order, number: int) -> Payload:

@@ -11,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedcohort.core import batchnorm
+from fedcohort.core import uploads
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Memory, Recall, Round
-from fedcohort.core.roles import PROBES, Part
+from fedcohort.core.roles import PROBES
+from fedcohort.core.roles.optional import Asks, Polls, Rations, Summarises
+from fedcohort.core.round.merge import plan_of
+from fedcohort.core.schema import asked
 from fedcohort.core.task import Task
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
@@ -26,7 +29,6 @@ from fedcohort.flower.ledger import OverspentError
 from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
-from fedcohort.runs.client_messages import asked
 from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
@@ -87,8 +89,7 @@ class Handler:
         if self.level != "withheld":
             if "counts" in self.method.uses:
                 tensors["counts"] = {"counts": self._counts()}
-            parts = [part for part in self.method.parts if "summary" in part.uses()]
-            tensors["summaries"] = {part.name: self._summary(part) for part in parts}
+            tensors["summaries"] = {part.name: self._summary(part) for part in self.method.summarising}
         if federation.moments is not None and self.reading.get("scale", "federated") == "federated":
             tensors["moments"] = self._moments(*federation.moments)
         return Payload(facts, tensors)
@@ -115,7 +116,7 @@ class Handler:
         counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
         return self._noised("label counts", {"threshold", "label"}, federation.classes, counts)
 
-    def _summary(self, part: Part) -> Tensor:
+    def _summary(self, part: Summarises) -> Tensor:
         """What a part counts of the examples, likewise."""
         federation, classes = self.task.federation, self.task.federation.num_classes
         if self.level == "exact":
@@ -146,7 +147,8 @@ class Handler:
     def loss(self, payload: Payload) -> Payload:
         engine, number = self.present(payload), whole(payload.facts, "number", 0, LATEST)
         now = Round(number, _profile(engine.task), 0, self.alone, 1)
-        samples = self.method.selector.poll_samples(now)
+        selector = self.method.selector
+        samples = selector.poll_samples(now) if isinstance(selector, Polls) else None
         if payload.facts.get("samples") != samples:
             raise refuse(
                 f"the loss on other than {samples or 'all'} samples: {self.method} measures it there"
@@ -173,7 +175,9 @@ class Handler:
         trial = self._trial(engine, payload, most)
         if not self.policy.exact:  # the more models, the finer is what the choice of one says
             self.policy.check_samples(size // len(trial.models), f"for each of {len(trial.models)} models")
-        _, answers = engine.survey(trial, lambda losses: self.policy.answer(grouping.answer, losses))
+        assert isinstance(grouping, Asks)  # noqa: S101  # or no survey would be answered
+        answer = grouping.answer
+        _, answers = engine.survey(trial, lambda losses: self.policy.answer(answer, losses))
         return Payload({}, {"answer": {"answer": answers[0]}})
 
     def train(self, payload: Payload) -> Payload:
@@ -185,12 +189,12 @@ class Handler:
         if not trained:
             raise Refusal(messages.NOTHING)
         (answer,) = trained
-        update = {**answer.up, "buffers": answer.buffers}
+        update = {**uploads.encoded(self.method.transforms, answer.up), "buffers": answer.buffers}
         if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
             raise Refusal(messages.NOT_FINITE)
         if answer.mine:
             self.keep.remember(answer.mine, number, version)
-        told = {"steps": answer.steps, "reach": answer.reach, "size": answer.size}
+        told = {"steps": answer.steps, "size": answer.size}
         tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
         if self.method.silent:  # it trains for itself alone
             return Payload(told, tensors)
@@ -202,11 +206,12 @@ class Handler:
     def _order(self, payload: Payload, mine: Memory) -> Order:
         quota = payload.tensors.get("quota", {}).get("quota")
         budget, probes = build(Local, payload.facts["budget"], "budget"), frozenset(payload.facts["probes"])
-        return Order(self.client, payload.tensors["down"], mine, budget, probes, quota)
+        transforms = self.method.transforms
+        return Order(self.client, payload.tensors["down"], mine, budget, probes, quota, False, transforms)
 
     def _check_order(self, engine: ReferenceEngine, order: Order) -> None:
         """Refuses what the method that this client agreed to would not order."""
-        if order.quota is not None and not (self.policy.exact and self.method.selector.has_own("allow")):
+        if order.quota is not None and not (self.policy.exact and isinstance(self.method.selector, Rations)):
             raise refuse("to train on so many samples of each class: it would tell how many there are")
         if unused := order.probes - self.method.uses.intersection(PROBES):
             raise refuse(f"to tell {', '.join(map(str, unused))} beside training: {self.method} uses none")
@@ -301,7 +306,7 @@ class Handler:
         """The engine; once models are merged, that of the merged task."""
         if payload.facts["merge"] is None:
             return self.engine
-        plan = self.method.grouping.merges(LATEST)
+        plan = plan_of(self.method.grouping, LATEST)
         if plan is None or payload.facts["merge"] != plan._asdict():
             raise refuse(f"to merge models: {self.method} does not, or not so")
         if sent := read_models(payload, "encoder"):
@@ -313,7 +318,7 @@ class Handler:
 
     def _mine(self, engine: ReferenceEngine, version: int) -> Memory:
         if version == NEVER:
-            return batchnorm.blank(self.method.objective, _profile(engine.task))
+            return uploads.blank(self.method, _profile(engine.task))
         mine = self.keep.memory(version)
         if mine is None:
             raise Refusal(messages.FORGOT)

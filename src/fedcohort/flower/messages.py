@@ -29,7 +29,7 @@ UPDATE = "query.update"  # the update of this round, after it was judged
 CROSS = "query.cross"  # the accuracy of others' models on your validation data
 MEMORY = "query.memory"  # what you remember
 SCORE = "evaluate"  # how the model that serves you does on your test data
-KINDS = {  # what leaves a client in answer to each, as fedcohort.runs.client_messages lists it
+KINDS = {  # what leaves a client in answer to each, as fedcohort.core.schema has it
     PROFILE: "profile",
     LOSS: "poll",
     SURVEY: "survey",
@@ -55,7 +55,7 @@ FACTS = 1 << 22  # characters of facts
 DEEPEST = 16  # lists within lists
 RECORDS = 10_000  # memories
 SIDES = 8  # dimensions of a tensor
-KINDS_OF_NUMBERS = {name: np.dtype(name) for name in ("float32", "float64", "int64")}
+KINDS_OF_NUMBERS = {name: np.dtype(name) for name in ("float32", "float64", "int32", "int64")}
 
 
 class NonsenseError(ValueError):

@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
     def summaries(self, shape: tuple[int, ...], classes: int) -> dict[str, torch.Size]:
         """The shape of each summary: that of no samples at all."""
         x, y = torch.zeros(0, *shape), torch.zeros(0, dtype=torch.long)
-        parts = [part for part in self.method.parts if "summary" in part.uses() and self.tells("summary")]
+        parts = self.method.summarising if self.tells("summary") else []
         return {part.name: part.summarise(x, y, classes).shape for part in parts}
 
 

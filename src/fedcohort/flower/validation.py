@@ -1,7 +1,7 @@
 """What a proper answer looks like, so that anything else is refused before it is averaged."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,63 +9,75 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.engine import Answer, Order, Scores
+from fedcohort.core.method import Method
 from fedcohort.core.optimiser import reach
 from fedcohort.core.records import Memory, View
 from fedcohort.core.roles import Objective
+from fedcohort.core.schema import (
+    Field,
+    Fields,
+    by_class_fields,
+    cross_fields,
+    fields_of,
+    training_fields,
+    update_fields,
+)
 from fedcohort.core.trust import Trust, middle
+from fedcohort.core.uploads import decoded
 from fedcohort.data.federation import Federation
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.models.flat import Weights
 from fedcohort.runs.client_messages import still
-
-Shapes = dict[str, torch.Size]
 
 SLACK = 1e-3  # by which probabilities may miss 1 in all
 STEPS = 10**6  # of a round that the server counts up
 MAJORITY = 3  # clients of whom one can be called odd
 
 
-def update_shapes(objective: Objective, blank: Memory, order: Order) -> Shapes:
-    """Of what goes up: that of a client that did not move."""
+def expected_update(objective: Objective, blank: Memory, order: Order) -> Fields:
+    """What goes up: that of a client that did not move."""
     at = Weights(order.down["params"], order.down["buffers"])
     view = View(order.down, blank, torch.ones(1), 1, order.budget.lr, 1)
     up, _ = objective.finish(at, still(at), view)
-    return {**{key: value.shape for key, value in up.items()}, "buffers": at.buffers.shape}
+    return update_fields(order.transforms, up, at.buffers)
 
 
 class Expected(NamedTuple):
-    """The answer to one order: the shapes of all it may hold, and the largest numbers that are possible.
+    """The answer to one order: the fields of all it may hold, and the largest numbers that are possible.
 
     Its methods raise NonsenseError for an answer that is not what was asked for.
     """
 
     order: Order
     size: int  # samples the client has
-    update: Shapes
+    update: Fields
     classes: int
     at_once: bool  # the update comes with the rest
-    objective: Objective
+    method: Method
     blank: Memory  # what a client that never trained remembers
     trust: Trust
 
     def read(self, payload: Payload) -> Answer:
         steps, size = self._numbers(payload.facts)
-        trace = payload.tensors.get("trace", {}).get("trace", torch.zeros(0))
-        if trace.dim() != 1 or len(trace) not in (1, steps) or not trace.is_floating_point():
-            raise NonsenseError("its losses have the wrong shape")
+        fields = training_fields(self.method, self.classes, steps, self.order.probes)
+        trace = _fitting(payload, "trace", fields, "its losses")["trace"]
         answer = self.nothing()._replace(
             trace=_losses(trace, self.trust),
             steps=steps,
             reach=self._reach(steps, size),
-            probes=self._probes(payload),
+            probes=self._probes(payload, fields),
             size=size,
         )
         return self.complete(answer, payload) if self.at_once else answer
 
     def complete(self, answer: Answer, payload: Payload) -> Answer:
         """The same answer with its update."""
-        update = _shaped(payload.tensors.get("update", {}), self.update, "its update")
-        up = {key: value for key, value in update.items() if key != "buffers"}
+        update = _finite(_fitting(payload, "update", self.update, "its update"), "its update")
+        up, params = {key: update[key] for key in update if key != "buffers"}, self.order.down["params"]
+        try:
+            up = decoded(self.order.transforms, up, len(params))
+        except ValueError:
+            raise NonsenseError("its update is not written as it must be") from None
         return answer._replace(up=up, buffers=update["buffers"])
 
     def nothing(self, why: str = "") -> Answer:
@@ -86,12 +98,11 @@ class Expected(NamedTuple):
         """How far these steps could go: computed here, not believed."""
         order, counts = self.order, torch.ones(self.classes)
         view = View(order.down, self.blank, counts, size, order.budget.lr, steps)
-        return reach(order.budget, order.budget.lr, steps, self.objective.anchor(view).pull)
+        return reach(order.budget, order.budget.lr, steps, self.method.objective.anchor(view).pull)
 
-    def _probes(self, payload: Payload) -> Memory:
-        known = {"loss_before": torch.Size([]), "outputs": torch.Size([self.classes])}
-        asked = {key: known[key] for key in self.order.probes}
-        probes = _shaped(payload.tensors.get("probes", {}), asked, "what it was asked beside")
+    def _probes(self, payload: Payload, fields: Fields) -> Memory:
+        asked = "what it was asked beside"
+        probes = _finite(_fitting(payload, "probes", fields, asked), asked)
         _losses(probes.get("loss_before", torch.zeros(0)), self.trust)
         outputs = probes.get("outputs", torch.ones(1))
         if bool((outputs < 0).any()) or abs(float(outputs.sum()) - 1) > SLACK:
@@ -105,14 +116,19 @@ def _losses(told: Tensor, trust: Trust) -> Tensor:
     return told
 
 
-def _shaped(memory: Memory, shapes: Shapes, what: str) -> Memory:
-    if memory.keys() != shapes.keys():
-        raise NonsenseError(f"{what} does not hold {', '.join(shapes) or 'nothing'}")
-    for key, value in memory.items():
-        if value.shape != shapes[key] or value.dtype != torch.float32:
-            raise NonsenseError(f"{what} has the wrong shape")
-        if not bool(value.isfinite().all()):
-            raise NonsenseError(f"{what} is not a number")
+def _fitting(payload: Payload, record: str, fields: Sequence[Field], what: str) -> Memory:
+    """A record that holds these fields and nothing else."""
+    memory, own = payload.tensors.get(record, {}), [field for field in fields if field.record == record]
+    if memory.keys() != {field.name for field in own}:
+        raise NonsenseError(f"{what} does not hold {', '.join(field.name for field in own) or 'nothing'}")
+    if any(memory[f.name].shape != f.shape or memory[f.name].dtype != f.dtype for f in own):
+        raise NonsenseError(f"{what} has the wrong shape")
+    return memory
+
+
+def _finite(memory: Memory, what: str) -> Memory:
+    if not all(bool(value.isfinite().all()) for value in memory.values()):
+        raise NonsenseError(f"{what} is not a number")
     return memory
 
 
@@ -165,9 +181,8 @@ def told_loss(payload: Payload, name: str, trust: Trust) -> float:
 
 def told_answer(payload: Payload, pattern: Tensor, most: int, trust: Trust) -> Tensor:
     """The answer to a survey, like ``pattern``: a number or counts from 0 to ``most``, or losses."""
-    said = payload.tensors.get("answer", {}).get("answer")
-    if said is None or said.shape != pattern.shape or said.dtype != pattern.dtype:
-        raise NonsenseError("its answer about the models has the wrong shape")
+    fields = fields_of("answer", {"answer": pattern})
+    said = _fitting(payload, "answer", fields, "its answer about the models")["answer"]
     if said.is_floating_point():
         fits = bool((said.abs() <= trust.max_loss).all())
     else:
@@ -179,9 +194,7 @@ def told_answer(payload: Payload, pattern: Tensor, most: int, trust: Trust) -> T
 
 def told_accuracy(payload: Payload, models: int) -> Tensor:
     """Of each model; NaN where a client has nothing to try them on."""
-    said = payload.tensors.get("accuracy", {}).get("accuracy")
-    if said is None or said.shape != (models,) or said.dtype != torch.float32:
-        raise NonsenseError("its accuracies have the wrong shape")
+    said = _fitting(payload, "accuracy", cross_fields(models), "what it says of models")["accuracy"]
     if not said.isnan().all() and not bool(((said >= 0) & (said <= 1)).all()):
         raise NonsenseError("an accuracy is not between 0 and 1")
     return said
@@ -189,7 +202,7 @@ def told_accuracy(payload: Payload, models: int) -> Tensor:
 
 def told_memory(payload: Payload, blank: Memory) -> Memory:
     """What a client remembers, which looks like ``blank``."""
-    return _shaped(payload.tensors.get("memory", {}), {k: v.shape for k, v in blank.items()}, "its memory")
+    return _finite(_fitting(payload, "memory", fields_of("memory", blank), "its memory"), "its memory")
 
 
 class Score(NamedTuple):
@@ -210,7 +223,9 @@ def told_score(payload: Payload, size: int, classes: int, trust: Trust) -> Score
         raise NonsenseError("it says that more than all or less than none of its answers are right")
     if not isinstance(loss, int | float) or not 0 <= loss <= trust.max_loss * size:
         raise NonsenseError(f"its loss is not between 0 and {trust.max_loss:g} a sample (trust.max_loss)")
-    if by_class and not _adds_up(by_class, classes, size, right):
+    if by_class:
+        _fitting(payload, "by_class", by_class_fields(classes), "what it says of each class")
+    if by_class and not _adds_up(by_class, size, right):
         raise NonsenseError("what it says of each class does not add up")
     return Score(size, right, float(loss), by_class)
 
@@ -228,11 +243,7 @@ def all_scores(told: Mapping[int, Score], federation: Federation) -> Scores:
     return Scores(size, right, loss, (total.numpy(), correct.numpy()) if by_class else None)
 
 
-def _adds_up(rows: Mapping[str, Tensor], classes: int, size: int, right: int) -> bool:
+def _adds_up(rows: Mapping[str, Tensor], size: int, right: int) -> bool:
     """Whether the numbers of each class make those of all."""
-    if rows.keys() != {"size", "right"}:
-        return False
-    if any(row.shape != (classes,) or row.dtype != torch.long for row in rows.values()):
-        return False
     fits = bool(((rows["right"] >= 0) & (rows["right"] <= rows["size"]) & (rows["size"] <= size)).all())
     return fits and (int(rows["size"].sum()), int(rows["right"].sum())) == (size, right)

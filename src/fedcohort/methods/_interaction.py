@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcohort.api import Grouping, Memory, Profile, Round, Updates, join_largest
+from fedcohort.api import Grouping, Memory, Profile, Round, Tells, Updates, join_largest
 
 
 class Lesson(NamedTuple):
@@ -19,7 +19,7 @@ class Lesson(NamedTuple):
     turns: float  # rounds in which everybody could have been seen
 
 
-class Interaction(Grouping):
+class Interaction(Grouping, Tells):
     """Learns the matrix from rewards; where to split, if at all, is for ``parts`` to say."""
 
     alpha: float

@@ -8,7 +8,7 @@ Equation:
 
 Where we differ:
     - Models are averaged whole, BatchNorm statistics by the same weights (``bn="samples"``: by samples, as by
-      other aggregators here).
+      other averagings here).
     - ``variant`` leaves out one of the two factors.
     - A model is also scored on its own client's validation data, as Algorithm 1 has it; the prose speaks of
       other clients' models (``own=False``).
@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
+    Averaging,
     Memory,
     Profile,
     Round,
+    TellsIID,
     Updates,
     UserError,
     at_least,
@@ -42,7 +43,7 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class CAFA(Aggregator):
+class CAFA(Averaging, TellsIID):
     """Weighs a model by the size of its client's cluster (CBCC) and its accuracy on the others' data
     (ABFA)."""
 
@@ -62,7 +63,7 @@ class CAFA(Aggregator):
                 "cafa needs validation data at the clients: set split.validation, for example to 0.2"
             )
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         """Each client's cluster, -1 where nothing is known, and the share of all clients that are in it."""
         if self.variant == "abfa":
             return {"share": torch.ones(profile.num_clients, dtype=torch.float64)}

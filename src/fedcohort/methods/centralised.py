@@ -13,12 +13,22 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Grouping, Ids, Memory, Objective, Round, Selector, register
+from fedcohort.api import (
+    Averaging,
+    Grouping,
+    Ids,
+    Memory,
+    Objective,
+    Round,
+    Selector,
+    ServerOptimiser,
+    register,
+)
 
 
 @register
 @dataclass(frozen=True)
-class Centralised(Selector, Objective, Aggregator, Grouping):
+class Centralised(Selector, Objective, Averaging, ServerOptimiser, Grouping):
     """All training data are moved to one place and passed over as often as the federation would; not
     federated."""
 

@@ -22,11 +22,11 @@ Where we differ:
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedcohort.api import (
+    Asks,
     Grouping,
     Ids,
     Memory,
@@ -39,14 +39,14 @@ from fedcohort.api import (
     bipartition,
     combine,
     cosines,
+    join_largest,
     register,
-    separation,
 )
 
 
 @register
 @dataclass(frozen=True)
-class CFL(Grouping):
+class CFL(Grouping, Asks):
     """Splits a group in two when its mean update vanishes although its clients still want to move."""
 
     eps1: Annotated[float, at_least(0)] = 0.4  # the mean update is at rest below this norm
@@ -72,21 +72,18 @@ class CFL(Grouping):
 
     def assign(self, memory: Memory, updates: Updates, now: Round) -> Memory:
         """Children aggregate their own members' updates, so a split comes first."""
-        memory = {key: value.clone() for key, value in memory.items()}
+        memory, at = {key: value.clone() for key, value in memory.items()}, memory["group"][now.members]
         for group in range(int(memory["group"].max()) + 1):
-            own = updates.where(updates.group == group)
+            own, members = updates.where(updates.group == group), now.members[at == group]
             called, memory["call"][group] = bool(memory["call"][group]), False
             if len(own) < 2 or now.number < self.min_round or "delta" not in own.up:
                 continue
-            members = now.members[memory["group"][now.members] == group]
             mean, furthest = self.norms(own)
-            memory["largest"][group] = max(mean, float(memory["largest"][group]))
-            if len(members) < 3 or not self.is_torn(mean, furthest, float(memory["largest"][group])):
-                continue
-            if called or len(own) == len(members):
-                self._split(memory, group, members, own)
-            else:
-                memory["call"][group] = True
+            memory["largest"][group] = largest = max(mean, float(memory["largest"][group]))
+            if len(members) >= 3 and self.is_torn(mean, furthest, largest):
+                memory["call"][group] = not called and len(own) < len(members)
+                if not memory["call"][group]:
+                    self._split(memory, group, members, own)
         return memory
 
     def is_torn(self, mean: float, furthest: float, largest: float) -> bool:
@@ -95,28 +92,21 @@ class CFL(Grouping):
 
     def norms(self, own: Updates) -> tuple[float, float]:
         """Of the mean update, and of the update that goes furthest."""
-        delta = own.up["delta"]
-        shares = own.shares if self.weighted else own.even
+        delta, shares = own.up["delta"], own.shares if self.weighted else own.even
         return float(combine(shares, delta).norm()), float(delta.norm(dim=1).max())
 
     def _split(self, memory: Memory, group: int, members: Tensor, own: Updates) -> None:
-        labels = self.halves(cosines(own.up["delta"]))
+        """In halves that are separated enough, if there are such; who is absent goes with the larger."""
+        labels = bipartition(cosines(own.up["delta"]), self.linkage, apart=self.gamma)
         if not labels.any():
             return
-        second = torch.from_numpy(labels == 1)
-        absent = members[~torch.isin(members, own.ids)]
-        leaving = [own.ids[second], absent] if 2 * second.sum() > len(own) else [own.ids[second]]
+        half = join_largest(labels, own.ids.numpy(), len(memory["group"]))
         fresh = int(memory["group"].max()) + 1
-        memory["group"][torch.cat(leaving)] = fresh
+        memory["group"][members[half[members] == 1]] = fresh
         memory["largest"][fresh : fresh + 2] = memory["largest"][group]
         if self.ancestors:  # the group itself stays as it was, without clients
             memory["group"][memory["group"] == group] = fresh + 1
             memory["parent"][fresh : fresh + 2] = group
-
-    def halves(self, similarity: np.ndarray) -> np.ndarray:
-        """0 or 1 for each client; all 0 when the halves are not separated enough."""
-        labels = bipartition(similarity, self.linkage)
-        return labels if separation(similarity, labels) > self.gamma else np.zeros_like(labels)
 
     def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
         """Where nobody trains, clients look for the model that serves them best."""

@@ -41,8 +41,10 @@ from torch import Tensor
 from fedcohort.api import (
     Grouping,
     Memory,
+    PlacesNewcomers,
     Profile,
     Sampling,
+    Summarises,
     UserError,
     above,
     at_least,
@@ -64,7 +66,7 @@ STABLE = 0.1  # credit scoring calls a population stable below this index
 
 @register
 @dataclass(frozen=True)
-class ClustPsiPfl(Grouping):
+class ClustPsiPfl(Grouping, PlacesNewcomers, Summarises):
     """Groups clients by how each class deviates from the federation's share; one model per group."""
 
     smoothing: Literal["eps", "laplace"] = "eps"  # add eps to probabilities, or half a sample to counts

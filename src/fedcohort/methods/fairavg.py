@@ -5,7 +5,7 @@ Equation:
     x <- x + (1 / |S|) sum_k delta_k
 
 Where we differ:
-    - Read from the abstract. BatchNorm statistics are averaged by samples, as by all aggregators
+    - Read from the abstract. BatchNorm statistics are averaged by samples, as by all averagings
       (``bn="even"``: evenly, too).
     - ``everything`` is for comparisons like CAFA's, whose plain mean also trains on the data that the method
       it is compared with holds out to validate.
@@ -16,12 +16,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Round, Updates, register
+from fedcohort.api import Averaging, Memory, Round, Updates, register
 
 
 @register
 @dataclass(frozen=True)
-class FairAvg(Aggregator):
+class FairAvg(Averaging):
     """The plain mean of the clients' movements: every client weighs the same, however much data it holds."""
 
     bn: Literal["samples", "even"] = "samples"  # how BatchNorm statistics are averaged

@@ -8,7 +8,7 @@ Equation:
 
 Where we differ:
     - Clients weigh by their samples, as in the paper's experiments; Algorithm 2 averages evenly
-      (``weighted=False``).
+      (``fairavg+fedadagrad``).
     - The paper starts v at tau squared, its code at zero (``v0="zero"``).
 """
 
@@ -17,26 +17,22 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, above, at_least, below, register
+from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
 from fedcohort.methods import _fedopt
 
 
 @register
 @dataclass(frozen=True)
-class FedAdagrad(Aggregator):
+class FedAdagrad(ServerOptimiser):
     """FedAvg whose server divides its step by the root of all squared movements so far."""
 
     server_lr: Annotated[float, above(0)] = 0.1  # length of the server's step
     beta1: Annotated[float, at_least(0), below(1)] = 0.0  # share of the last direction that is kept
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
-    weighted: bool = True  # by samples, as in the paper's experiments; False: evenly, as in Algorithm 2
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         return _fedopt.start(profile, self.v0, self.tau)
-
-    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        return updates.shares if self.weighted else updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

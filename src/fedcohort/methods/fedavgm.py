@@ -17,19 +17,19 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, above, at_least, below, register
+from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
 
 
 @register
 @dataclass(frozen=True)
-class FedAvgM(Aggregator):
+class FedAvgM(ServerOptimiser):
     """FedAvg whose server keeps momentum."""
 
     beta: Annotated[float, at_least(0), below(1)] = 0.9  # share of the last velocity that is kept
     server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
     nesterov: bool = False  # look ahead along the new velocity
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         return {"velocity": torch.zeros(profile.model.num_params)}
 
     def step(

@@ -32,10 +32,11 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
+    Averaging,
     Grouping,
     Memory,
     Merge,
+    Merges,
     Profile,
     Round,
     Sampling,
@@ -54,10 +55,10 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class FedConcat(Aggregator, Grouping):
+class FedConcat(Averaging, Grouping, Merges):
     """Trains a model for each group of clients with similar labels, then one linear layer on top of all."""
 
-    also_sends: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
+    also_down: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
 
     groups: Annotated[int, at_least(1)] = 5  # models to put side by side
     rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top

@@ -29,6 +29,7 @@ from fedcohort.api import (
     Ids,
     Memory,
     Profile,
+    Rehearses,
     Round,
     Selector,
     Updates,
@@ -43,10 +44,10 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class FedCor(Selector):
+class FedCor(Selector, Rehearses):
     """Learns with a Gaussian process which clients' losses fall together, and trains those who help most."""
 
-    also_sends: ClassVar[str] = "for each fit one more round and poll, whose model is thrown away"
+    also_down: ClassVar[str] = "for each fit one more round and poll, whose model is thrown away"
 
     warmup: Annotated[int, at_least(0)] = 15  # random rounds before the first fit, and one more
     interval: Annotated[int, at_least(1)] = 10  # rounds between fits

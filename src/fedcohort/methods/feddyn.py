@@ -22,26 +22,30 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
     Anchor,
+    Averaging,
+    Broadcasts,
     Clients,
     Ids,
     Memory,
     Objective,
     Profile,
     Round,
+    ServerOptimiser,
+    Serves,
     Trained,
     Updates,
     View,
     Weights,
     above,
+    mean_memory,
     register,
 )
 
 
 @register
 @dataclass(frozen=True)
-class FedDyn(Objective, Aggregator):
+class FedDyn(Objective, Averaging, ServerOptimiser, Broadcasts, Serves):
     """Bends each client's loss by a linear and a quadratic term until local optima agree with the global
     one."""
 
@@ -53,7 +57,7 @@ class FedDyn(Objective, Aggregator):
         """The last model of each client, and its next value."""
         return 2 * 4 * profile.num_clients * profile.model.num_params if self.evaluate == "all" else 0
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         zeros = torch.zeros(profile.model.num_params)
         mean_size = profile.size[profile.eligible].float().mean()
         memory = {"h": zeros, "lag": zeros, "mean_size": mean_size}  # lag: from the next model to who answers
@@ -96,8 +100,5 @@ class FedDyn(Objective, Aggregator):
         return params if self.evaluate == "sent" else params + memory["lag"]
 
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
-        """h is the mean of its members' slopes, so a new group recomputes it; who never trained counts as
-        zero."""
-        known = [clients[client]["slope"] for client in members.tolist() if client in clients]
-        total = torch.stack(known).sum(0) if known else torch.zeros_like(memory["h"])
-        return {**memory, "h": total / len(members)}
+        """h is the mean of its members' slopes, so a new group recomputes it."""
+        return {**memory, "h": mean_memory(clients, members, "slope", memory["h"])}

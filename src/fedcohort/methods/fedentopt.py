@@ -30,6 +30,7 @@ from torch import Tensor
 
 from fedcohort.api import (
     EQUAL,
+    Hides,
     Ids,
     Memory,
     Privacy,
@@ -48,7 +49,7 @@ MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at 
 
 @register
 @dataclass(frozen=True)
-class FedEntOpt(Selector):
+class FedEntOpt(Selector, Hides):
     """Builds each cohort greedily so that its labels together are as uniform as possible."""
 
     buffer: Annotated[float, at_least(0)] = 0.5  # who rests after a pick: a share (< 1) or number of clients

@@ -19,12 +19,24 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.api import EQUAL, Ids, Memory, Profile, Round, Selector, Updates, between, entropy, register
+from fedcohort.api import (
+    EQUAL,
+    Ids,
+    Judges,
+    Memory,
+    Profile,
+    Round,
+    Selector,
+    Updates,
+    between,
+    entropy,
+    register,
+)
 
 
 @register
 @dataclass(frozen=True)
-class FedEntropy(Selector):
+class FedEntropy(Selector, Judges):
     """After training, leaves out clients until what the cohort predicts together is as even as it can be."""
 
     heeds_odds: ClassVar[bool] = True

@@ -36,7 +36,7 @@ class FedLC(Objective):
 
     @property
     def affine(self) -> bool:
-        return self.denominator == "all" and not self.has_own("correct")
+        return self.denominator == "all"
 
     def logits(self, view: View) -> LogitMap:
         if not self.tau:

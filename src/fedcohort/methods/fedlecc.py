@@ -34,9 +34,11 @@ from torch import Tensor
 from fedcohort.api import (
     Ids,
     Memory,
+    Polls,
     Profile,
     Round,
     Selector,
+    Summarises,
     Updates,
     above,
     at_least,
@@ -56,7 +58,7 @@ Top = Annotated[int, at_least(1)] | Literal["auto"] | None
 
 @register
 @dataclass(frozen=True)
-class FedLECC(Selector):
+class FedLECC(Selector, Polls, Summarises):
     """Clusters clients by label distribution; trains the worst-off clients of the worst-off clusters."""
 
     clusters_per_round: Top = None  # J; None: all, or one per client asked; "auto": chosen by labels

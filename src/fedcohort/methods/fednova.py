@@ -12,32 +12,28 @@ Where we differ:
       also for momentum together with a proximal pull, where the authors' code adds both recursions. Adam's
       steps are not linear, so with local Adam r_k is lr T_k.
     - Shares are those of the clients that answered; the authors' code has all clients in every round.
+    - The server's momentum of the authors' code is ``fednova+fedavgm``.
     - With a proximal pull the authors' code steps by ``lr sum_j p_j T_j``: ``tau_eff="steps"``.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-import torch
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, at_least, below, register
+from fedcohort.api import Averaging, Memory, Round, Updates, register
 
 
 @register
 @dataclass(frozen=True)
-class FedNova(Aggregator):
+class FedNova(Averaging):
     """Divides each client's movement by how far its local steps could reach, so that busy clients do not
     pull the mean."""
 
     tau_eff: Literal["mean", "harmonic", "steps"] = "mean"  # length of the common step; "steps": as if SGD
-    momentum: Annotated[float, at_least(0), below(1)] = 0.0  # share of the server's last step that is kept
 
     def uses(self) -> frozenset[str]:
         return frozenset({"steps"})
-
-    def init_aggregator(self, profile: Profile) -> Memory:
-        return {"velocity": torch.zeros(profile.model.num_params)} if self.momentum else {}
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
         share, reach = updates.shares.double(), updates.reach.double()
@@ -48,11 +44,3 @@ class FedNova(Aggregator):
         else:  # the authors' code, where clients have a proximal pull
             length = now.lr * (share @ updates.steps.double())
         return share * length / reach
-
-    def step(
-        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
-    ) -> tuple[Tensor, Memory]:
-        if not self.momentum:
-            return params + move, memory
-        velocity = self.momentum * memory["velocity"] + move
-        return params + velocity, {"velocity": velocity}

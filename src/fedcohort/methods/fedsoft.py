@@ -30,8 +30,9 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
     Anchor,
+    Asks,
+    Averaging,
     Grouping,
     Ids,
     Memory,
@@ -39,6 +40,8 @@ from fedcohort.api import (
     Phase,
     Profile,
     Round,
+    ServerOptimiser,
+    Tailors,
     Trained,
     Updates,
     View,
@@ -51,12 +54,13 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class FedSoft(Objective, Aggregator, Grouping):
+class FedSoft(Objective, Averaging, ServerOptimiser, Grouping, Asks, Tailors):
     """Every client has its own model, pulled towards each centre as strongly as that centre fits its data."""
 
     personal: ClassVar[bool] = True
+    sends_models: ClassVar[bool] = True
     shared: ClassVar[bool] = True
-    also_sends: ClassVar[str] = "now and then all centres down to everybody, 4 bytes per centre up"
+    also_down: ClassVar[str] = "now and then all centres, to everybody"
 
     groups: Annotated[int, at_least(1)] = 5  # centres
     strength: Annotated[float, at_least(0)] = 0.1  # lambda, of the pull towards the centres

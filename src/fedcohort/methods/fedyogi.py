@@ -8,7 +8,7 @@ Equation:
 
 Where we differ:
     - Clients weigh by their samples, as in the paper's experiments; Algorithm 2 averages evenly
-      (``weighted=False``).
+      (``fairavg+fedyogi``).
     - The paper starts v at tau squared and corrects no bias; its code does the opposite (``v0="zero",
       bias="standard"``).
 """
@@ -18,13 +18,13 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Profile, Round, Updates, above, at_least, below, register
+from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
 from fedcohort.methods import _fedopt
 
 
 @register
 @dataclass(frozen=True)
-class FedYogi(Aggregator):
+class FedYogi(ServerOptimiser):
     """FedAvg whose server takes Yogi's steps: Adam's, with a second moment that forgets no faster than it
     learns."""
 
@@ -34,13 +34,9 @@ class FedYogi(Aggregator):
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)
     bias: Literal["none", "standard"] = "none"  # correction of moments that started at zero
-    weighted: bool = True  # by samples, as in the paper's experiments; False: evenly, as in Algorithm 2
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         return _fedopt.start(profile, self.v0, self.tau)
-
-    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        return updates.shares if self.weighted else updates.even
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

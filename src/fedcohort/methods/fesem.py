@@ -25,13 +25,14 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
+    Averaging,
     Flat,
     Grouping,
     Memory,
     Profile,
     Round,
     Sampling,
+    ServerOptimiser,
     Updates,
     Weights,
     at_least,
@@ -44,7 +45,7 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class FeSEM(Aggregator, Grouping):
+class FeSEM(Averaging, ServerOptimiser, Grouping):
     """Expectation-maximisation: each client joins the centre nearest to its model, each centre is their
     mean."""
 

@@ -30,9 +30,11 @@ from torch import Tensor
 from fedcohort.api import (
     Ids,
     Memory,
+    Polls,
     Profile,
     Round,
     Selector,
+    Summarises,
     Updates,
     at_least,
     between,
@@ -46,7 +48,7 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class HACCS(Selector):
+class HACCS(Selector, Polls, Summarises):
     """Clusters clients by their data, draws clusters that are quick or badly served, and trains the quickest
     clients of each."""
 

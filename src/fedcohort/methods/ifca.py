@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
+    Asks,
     Flat,
     Grouping,
     Ids,
@@ -45,10 +46,10 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class IFCA(Grouping):
+class IFCA(Grouping, Asks):
     """Every chosen client gets all models and trains the one with the lowest loss on its own data."""
 
-    also_sends: ClassVar[str] = "all groups' models down instead of one, the number of the chosen one up"
+    also_down: ClassVar[str] = "all groups' models instead of one"
 
     groups: Annotated[int, at_least(1)] = 4  # models; some may end up with nobody
     sharing: Literal["nothing", "trunk"] = "nothing"  # trunk: only the last layer is each group's own

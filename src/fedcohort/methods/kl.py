@@ -25,16 +25,16 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.api import Ids, Memory, Profile, Round, Selector, at_least, entropy, register
+from fedcohort.api import Ids, Memory, Profile, Rations, Round, Selector, at_least, entropy, register
 
 
 @register
 @dataclass(frozen=True)
-class KL(Selector):
+class KL(Selector, Rations):
     """Fills the cohort's rarest class from the largest clients, and trains on no more than the commonest
     class of the largest one."""
 
-    also_sends: ClassVar[str] = "4 bytes per class down, the samples each client may use"
+    also_down: ClassVar[str] = "how many samples of each class a client may use"
 
     threshold: Annotated[float, at_least(0)] = 0.0  # stop below this divergence from uniform, in nats
     truncate: bool = True  # clients leave out samples of classes that are full; False: train on all

@@ -12,12 +12,23 @@ Where we differ:
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedcohort.api import Aggregator, Grouping, Memory, Objective, Profile, Trained, View, Weights, register
+from fedcohort.api import (
+    Averaging,
+    Grouping,
+    Memory,
+    Objective,
+    Profile,
+    ServerOptimiser,
+    Trained,
+    View,
+    Weights,
+    register,
+)
 
 
 @register
 @dataclass(frozen=True)
-class LocalOnly(Objective, Aggregator, Grouping):
+class LocalOnly(Objective, Averaging, ServerOptimiser, Grouping):
     """Every client trains its own model from the common start; nothing is sent, nothing is shared."""
 
     personal: ClassVar[bool] = True

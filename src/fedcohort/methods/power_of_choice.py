@@ -20,12 +20,12 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.api import Ids, Memory, Profile, Round, Selector, Updates, UserError, at_least, register
+from fedcohort.api import Ids, Memory, Polls, Profile, Round, Selector, Updates, UserError, at_least, register
 
 
 @register
 @dataclass(frozen=True)
-class PowerOfChoice(Selector):
+class PowerOfChoice(Selector, Polls):
     """Draws d clients by their samples and trains those of highest loss among them."""
 
     heeds_odds: ClassVar[bool] = True

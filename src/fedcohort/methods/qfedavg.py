@@ -9,7 +9,7 @@ Equation:
 Where we differ:
     - Losses get 1e-10 added, as in the authors' code: a loss of zero has no power below one.
     - Algorithm 2 draws client k with odds p_k and then weighs all alike, as the equation does. Clients are
-      drawn here as by every other aggregator: evenly, or with ``qfedavg+uniform(odds="samples")`` by p_k.
+      drawn here as by every other averaging: evenly, or with ``qfedavg+uniform(odds="samples")`` by p_k.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.api import Aggregator, Memory, Round, Updates, above, at_least, register
+from fedcohort.api import Averaging, Memory, Round, Updates, above, at_least, register
 
 TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
 
 
 @register
 @dataclass(frozen=True)
-class QFedAvg(Aggregator):
+class QFedAvg(Averaging):
     """Weighs a client by the q-th power of its loss before training: those badly served count more."""
 
     q: Annotated[float, at_least(0)] = 1.0  # 0 weighs everybody the same; the larger, the more even

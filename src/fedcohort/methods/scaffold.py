@@ -22,30 +22,33 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import (
-    Aggregator,
     Anchor,
+    Averaging,
+    Broadcasts,
     Clients,
     Ids,
     Memory,
     Objective,
     Profile,
     Round,
+    ServerOptimiser,
     Trained,
     Updates,
     UserError,
     View,
     Weights,
     above,
+    mean_memory,
     register,
 )
 
 
 @register
 @dataclass(frozen=True)
-class Scaffold(Objective, Aggregator):
+class Scaffold(Objective, Averaging, ServerOptimiser, Broadcasts):
     """Cancels client drift with control variates: c at the server, c_k at each client."""
 
-    also_sends: ClassVar[str] = "a control variate as large as the model, down and up"
+    also_down: ClassVar[str] = "a control variate as large as the model"
 
     server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
     option: Literal["I", "II"] = "II"  # c_k from the gradient at the sent model, or from the movement
@@ -58,7 +61,7 @@ class Scaffold(Objective, Aggregator):
                 "scaffold cannot read a gradient off Adam's steps: use scaffold(option='I') or local SGD"
             )
 
-    def init_aggregator(self, profile: Profile) -> Memory:
+    def init_server(self, profile: Profile) -> Memory:
         return {"c": torch.zeros(profile.model.num_params)}
 
     def init_client(self, profile: Profile) -> Memory:
@@ -71,9 +74,8 @@ class Scaffold(Objective, Aggregator):
         correction = view.down["c"] - view.mine["c"]
         return Anchor(drift=-correction) if self.mode == "niid" else Anchor(offset=correction)
 
-    def finish(
-        self, begun: Weights, trained: Trained, view: View
-    ) -> tuple[Memory, Memory]:  # Alg. 1, line 12
+    def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
+        """Alg. 1, line 12."""
         delta = trained.weights.params - begun.params
         if self.option == "I":
             c = trained.gradient(begun.params)
@@ -92,8 +94,5 @@ class Scaffold(Objective, Aggregator):
         return params + self.server_lr * move, {"c": c}
 
     def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
-        """c is the mean of its members' c_k, so a new group recomputes it; who never trained counts as
-        zero."""
-        known = [clients[client]["c"] for client in members.tolist() if client in clients]
-        total = torch.stack(known).sum(0) if known else torch.zeros_like(memory["c"])
-        return {"c": total / len(members)}
+        """c is the mean of its members' c_k, so a new group recomputes it."""
+        return {"c": mean_memory(clients, members, "c", memory["c"])}

@@ -58,7 +58,7 @@ class Preset:
             holders[0][key] = value
         changed = ", ".join(f"{key}={value!r}" for key, value in changes.items())
         label = f"{self.name}({changed})" if changed else self.name
-        method = Method.of(*(make(name, values, self.name) for name, values in parts))
+        method = Method.of(*(part for name, values in parts for part in make(name, values, self.name)))
         return dataclasses.replace(method, label=label)
 
 

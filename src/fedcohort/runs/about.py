@@ -114,7 +114,7 @@ def built_in(text: str) -> Method | None:
         named = parse(text)
         if not all(comes_with_fedcohort(METHODS, name) for name, _ in named):
             return None
-        return Method.of(*(make(name, values) for name, values in named))
+        return Method.of(*(part for name, values in named for part in make(name, values)))
     except (UserError, ValueError, RecursionError, MemoryError):  # no text of ours
         return None
 
@@ -125,7 +125,7 @@ def built_in_grouping(text: str, name: str) -> Grouping | None:
         named = [(part, values) for part, values in parse(text) if part == name]
         if not comes_with_fedcohort(METHODS, name):
             return None
-        part = make(*named[0]) if named else METHODS.get(name)()
+        part = make(*named[0])[0] if named else METHODS.get(name)()
     except (UserError, ValueError, RecursionError, MemoryError):
         return None
     return part if isinstance(part, Grouping) else None

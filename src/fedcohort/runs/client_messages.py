@@ -1,24 +1,29 @@
-"""What leaves a client in a deployment: every answer that a method can ask of it, and the bytes of each.
+"""What leaves a client in a deployment, in words: every answer that a method can ask of it, and the bytes of
+each.
 
-The list is made of what the parts declare; the test suite compares it, byte by byte, with the answers that
-clients give. Beside what is listed an answer holds no tensor and no number.
+What an answer holds is written down in :mod:`fedcohort.core.schema`; the test suite compares it, byte by
+byte, with the answers that clients give. Beside what is listed an answer holds no tensor and no number.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
+from fedcohort.core import schema
 from fedcohort.core.batchnorm import travelling
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy, Profile
 from fedcohort.core.records import Memory, Trained, View
-from fedcohort.core.roles import Grouping
+from fedcohort.core.roles.optional import Asks, Tailors
+from fedcohort.core.round.groups import first_group
+from fedcohort.core.round.messages import broadcast
+from fedcohort.core.schema import Fields, asked
+from fedcohort.core.uploads import encoded
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Weights
 
-NUMBER = 8  # bytes of a number that is sent by itself
 REFERENCE = "MLP 784-200-200-10, ten classes, two local steps"
 
 
@@ -33,38 +38,37 @@ class Leaving(NamedTuple):
 
 def leaving(method: Method, profile: Profile, privacy: Privacy, steps: int, cohort: int) -> list[Leaving]:
     """The answers that this method asks for; ``steps`` are those of a round, ``cohort`` clients train."""
-    privacy = method.privacy(privacy)
+    fields, told = answers(method, profile, privacy, steps, cohort), method.privacy(privacy)
+    return [
+        Leaving(message, WHEN[message], _words(message, method, own, told), schema.bytes_of(own))
+        for message, own in fields.items()
+    ]
+
+
+def answers(method: Method, profile: Profile, privacy: Privacy, steps: int, cohort: int) -> dict[str, Fields]:
+    """The fields of each of them."""
+    exact = method.privacy(privacy).counts == "exact"
+    classes, at_once = profile.num_classes, not (method.silent or schema.is_judged(method))
+    sent = schema.fields_of("update", update(method, profile))
     each = {
-        "profile": lambda: _profile(method, profile, privacy),
-        "poll": _poll,
+        "profile": lambda: schema.profile_fields(method, profile),
+        "poll": schema.poll_fields,
         "survey": lambda: _survey(method, profile),
-        "training": lambda: _training(method, profile, steps),
-        "update": lambda: _update(method, profile),
-        "cross": lambda: _cross(cohort),
-        "memory": lambda: _memory(method, profile),
-        "evaluation": lambda: _score(method, profile, privacy),
+        "training": lambda: (*schema.training_fields(method, classes, steps), *(sent if at_once else ())),
+        "update": lambda: sent,
+        "cross": lambda: schema.cross_fields(cohort),
+        "memory": lambda: schema.fields_of("memory", method.objective.init_client(profile)),
+        "evaluation": lambda: schema.evaluation_fields(method, classes, exact),
     }
-    return [each[message]() for message in asked(method)]
-
-
-def asked(method: Method) -> list[str]:
-    """The kinds of answers that this method asks of clients, and no others."""
-    when = {
-        "profile": True,
-        "poll": "losses" in method.uses,
-        "survey": method.grouping.has_own("asks"),
-        "training": True,
-        "update": _is_judged(method),
-        "cross": "cross_accuracy" in method.uses,
-        "memory": method.aggregator.has_own("inherit") and method.objective.has_own("init_client"),
-        "evaluation": True,
-    }
-    return [message for message, needed in when.items() if needed]
+    return {message: each[message]() for message in asked(method)}
 
 
 def reference(method: Method) -> list[Leaving]:
     """For the model of the documentation's tables, with label counts told as they are."""
-    return leaving(method, _reference_profile(), Privacy(), steps=2, cohort=10)
+    profile = _reference_profile()
+    x, y = torch.zeros(0, *profile.shape), torch.zeros(0, dtype=torch.long)
+    tables = {part.name: part.summarise(x, y, profile.num_classes)[None] for part in method.summarising}
+    return leaving(method, replace(profile, summaries=tables), Privacy(), steps=2, cohort=10)
 
 
 @cache
@@ -74,82 +78,17 @@ def _reference_profile() -> Profile:
     return Profile(size, size, counts, 10, flat_model("mlp", (784,), 10), Local(), 0, shape=(784,))
 
 
-def _profile(method: Method, profile: Profile, privacy: Privacy) -> Leaving:
-    words = ["its name, its classes' names, the shape of an example, how many samples it has of each kind"]
-    told, reveals = 5 * NUMBER, privacy.counts != "withheld"
-    noise = f" with Laplace noise of epsilon {privacy.epsilon:g}" if privacy.counts == "noised" else ""
-    if "counts" in method.uses and reveals:
-        words.append(f"label counts{noise}")
-        told += 8 * profile.num_classes
-    for part in (part for part in method.parts if "summary" in part.uses() and reveals):
-        x, y = torch.zeros(1, *profile.shape), torch.zeros(1, dtype=torch.long)
-        words.append(f"the summary that {part.name} asks for{noise}")
-        told += 8 * part.summarise(x, y, profile.num_classes).numel()
-    if profile.moments:
-        words.append("how many numbers each column has, their mean and spread, for data.scale = 'federated'")
-        told += 8 * profile.moments
-    return Leaving("profile", "once", "; ".join(words), told)
-
-
-def _poll() -> Leaving:
-    return Leaving("poll", "before a round, who may be chosen", "the model's loss on training data", NUMBER)
-
-
-def _survey(method: Method, profile: Profile) -> Leaving:
-    grouping = method.grouping
-    models = grouping.init_models(grouping.init_grouping(profile), profile)
-    answer = grouping.answer(torch.zeros(len(models), 1))
-    words = "which of all groups' models fits its training data"
-    return Leaving("survey", "when groups are formed or evaluated", words, _bytes(answer))
-
-
-def _is_judged(method: Method) -> bool:
-    """Whether updates are sent only once the server has said whose it wants."""
-    return method.selector.has_own("judge") and not method.silent
-
-
-def _training(method: Method, profile: Profile, steps: int) -> Leaving:
-    """What goes with the update, and the update, unless that is judged first."""
-    loss = "every step's loss" if "trace" in method.uses else "mean loss"
-    words = [f"steps, their reach, samples, {loss}"]
-    beside = 3 * NUMBER + 4 * (steps if "trace" in method.uses else 1)
-    if "loss_before" in method.uses:
-        words.append("the sent model's loss")
-        beside += 4
-    if "outputs" in method.uses:
-        words.append("mean class probabilities")
-        beside += 4 * profile.num_classes
-    if not method.silent and not _is_judged(method):
-        sent = _update(method, profile)
-        words.append(sent.what)
-        beside += sent.bytes
-    return Leaving("training", "a round, who was chosen", "; ".join(words), beside)
-
-
-def _update(method: Method, profile: Profile) -> Leaving:
-    up = update(method, profile)
-    names = ", ".join(f"{name} ({_bytes(value):,} bytes)" for name, value in up.items() if value.numel())
-    size = sum(_bytes(value) for value in up.values())
-    return Leaving("update", "a round, who was chosen and judged worth it", names, size)
-
-
 def update(method: Method, profile: Profile) -> Memory:
-    """What a client that did not move would send up."""
+    """What a client that did not move would send up, as it travels."""
     objective, at = method.objective, profile.model.init(profile.seed)
-    extras = method.aggregator.broadcast(method.aggregator.init_aggregator(profile))
-    down = {**at._asdict(), **extras, **_tailored(method.grouping, profile)}
+    down = {**at._asdict(), **broadcast(method, first_group(method, at, profile))}
+    if isinstance(method.grouping, Tailors):
+        groups = method.grouping.init_grouping(profile)
+        down |= method.grouping.tailor(groups, 0, method.grouping.init_models(groups, profile))
     counts = torch.zeros(profile.num_classes, dtype=torch.long)
     view = View(down, objective.init_client(profile), counts, 1, 1.0, 1)
     up, _ = objective.finish(at, still(at), view)
-    return {**up, "buffers": travelling(at, profile).buffers}
-
-
-def _tailored(grouping: Grouping, profile: Profile) -> Memory:
-    """What a client is sent beside or instead of its group's model."""
-    if not grouping.has_own("tailor"):
-        return {}
-    groups = grouping.init_grouping(profile)
-    return grouping.tailor(groups, 0, grouping.init_models(groups, profile))
+    return {**encoded(method.transforms, up), "buffers": travelling(at, profile).buffers}
 
 
 def still(at: Weights) -> Trained:
@@ -157,27 +96,60 @@ def still(at: Weights) -> Trained:
     return Trained(at, torch.zeros(1), 1, 1.0, torch.zeros_like)
 
 
-def _cross(cohort: int) -> Leaving:
-    words = "the accuracy of each cohort member's model on validation data"
-    return Leaving("cross", "after a round, who was chosen", words, 4 * cohort)
+def _survey(method: Method, profile: Profile) -> Fields:
+    grouping = method.grouping
+    assert isinstance(grouping, Asks)  # noqa: S101  # or no survey would be asked for
+    models = method.grouping.init_models(method.grouping.init_grouping(profile), profile)
+    return schema.survey_fields(grouping, len(models))
 
 
-def _memory(method: Method, profile: Profile) -> Leaving:
-    mine = method.objective.init_client(profile)
-    words = "what it remembers: " + ", ".join(mine)
-    return Leaving("memory", "when groups change", words, sum(_bytes(value) for value in mine.values()))
+WHEN = {
+    "profile": "once",
+    "poll": "before a round, who may be chosen",
+    "survey": "when groups are formed or evaluated",
+    "training": "a round, who was chosen",
+    "update": "a round, who was chosen and judged worth it",
+    "cross": "after a round, who was chosen",
+    "memory": "when groups change",
+    "evaluation": "when the model is evaluated, everybody",
+}
+
+# What a field is called, by message, record and name; what a method names itself is called by that name.
+WORDS = {
+    ("profile", "", "sizes"): "how many samples it has of each kind",
+    ("profile", "", "shape"): "the shape of an example",
+    ("profile", "", "vocabulary"): "how many tokens it knows",
+    ("profile", "counts", "counts"): "label counts{noise}",
+    ("profile", "moments", "number"): "how many numbers each column has",
+    ("profile", "moments", "mean"): "their mean",
+    ("profile", "moments", "spread"): "their spread, for data.scale = 'federated'",
+    ("poll", "", "loss"): "the model's loss on training data",
+    ("survey", "answer", "answer"): "which of all groups' models fits its training data",
+    ("training", "", "steps"): "steps",
+    ("training", "", "size"): "samples",
+    ("training", "trace", "trace"): "{loss}",
+    ("training", "probes", "loss_before"): "the sent model's loss",
+    ("training", "probes", "outputs"): "mean class probabilities",
+    ("cross", "accuracy", "accuracy"): "the accuracy of each cohort member's model on validation data",
+    ("evaluation", "", "size"): "test samples",
+    ("evaluation", "", "right"): "correct answers",
+    ("evaluation", "", "loss"): "their loss",
+    ("evaluation", "", "train_loss"): "the model's loss on training data, instead of the next poll",
+    ("evaluation", "by_class", "size"): "test samples of each class",
+    ("evaluation", "by_class", "right"): "correct answers of each class",
+}
 
 
-def _score(method: Method, profile: Profile, privacy: Privacy) -> Leaving:
-    words, told = ["correct answers, samples and loss on test data"], 3 * NUMBER
-    if "losses" in method.uses:
-        words.append("the model's loss on training data, instead of the next poll")
-        told += NUMBER
-    if privacy.counts == "exact":
-        words.append("correct answers and samples of each class")
-        told += 16 * profile.num_classes
-    return Leaving("evaluation", "when the model is evaluated, everybody", "; ".join(words), told)
-
-
-def _bytes(value: Tensor) -> int:
-    return value.numel() * value.element_size()
+def _words(message: str, method: Method, fields: Fields, privacy: Privacy) -> str:
+    noise = f" with Laplace noise of epsilon {privacy.epsilon:g}" if privacy.counts == "noised" else ""
+    loss = "every step's loss" if "trace" in method.uses else "mean loss"
+    words = ["its name, its classes' names"] if message == "profile" else []
+    for field in fields:
+        if field.record == "summaries":
+            told = f"the summary that {field.name} asks for{noise}"
+        elif field.record in ("update", "memory"):
+            told = f"{field.name} ({field.bytes:,} bytes)" if field.bytes else ""
+        else:
+            told = WORDS[message, field.record, field.name].format(noise=noise, loss=loss)
+        words.append(told)
+    return ", ".join(filter(None, words))

@@ -78,19 +78,11 @@ def sends(name: str) -> str:
         return "all training data, once"
     if part.silent:
         return "nothing"
-    wire = {
-        "counts": "4 bytes per class and client up, once",
-        "losses": "the model down to each polled client and 4 bytes up",
-        "loss": "4 bytes more up per client",
-        "trace": "4 bytes more up per local step",
-        "steps": "4 bytes more up per client",
-        "loss_before": "4 bytes more up per client",
-        "outputs": "4 bytes per class up, then the update only of those it is asked of",
-        "summary": "4 bytes per entry of its summary up, once",
-        "cross_accuracy": "every cohort member's model down to every other, 4 bytes up per pair",
-    }
-    extra = [wire[use] for use in wire if use in part.uses()]
-    return "; ".join(["the model down and its update up", *filter(None, [part.also_sends]), *extra])
+    down = "; ".join(filter(None, ["down the model", part.also_down]))
+    up = [
+        f"{own.bytes:,} bytes {own.when}" for own in reference(Method.of(part)) if own.message != "evaluation"
+    ]
+    return f"{down}; up {'; '.join(up)} ({REFERENCE})"
 
 
 def catalogue() -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ An entry is a text (an expression or a preset's name), or a table: ``name`` with
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from fedcohort.core.method import Method, make
@@ -76,7 +77,8 @@ def _named(name: Any, settings: Mapping[str, Any], path: str) -> Method:
             f"{path}: settings of a combination go in its name, like 'fedlecc+fedprox(mu=0.1)', "
             "or in a list of parts"
         )
-    return Method.of(*(make(part, {**values, **settings}, f"method.{part}") for part, values in named))
+    parts = (make(part, {**values, **settings}, f"method.{part}") for part, values in named)
+    return Method.of(*chain.from_iterable(parts))
 
 
 def _preset(name: Any, settings: Mapping[str, Any], path: str) -> Method:
@@ -86,10 +88,10 @@ def _preset(name: Any, settings: Mapping[str, Any], path: str) -> Method:
 def _of_parts(parts: Any, settings: Mapping[str, Any], path: str) -> Method:
     if settings or not isinstance(parts, list) or not parts:
         raise UserError(f"{path}.parts: write nothing but a list, like parts = ['fedlecc', 'fedprox']")
-    return Method.of(*(_part(part, f"{path}.parts.{i}") for i, part in enumerate(parts)))
+    return Method.of(*chain.from_iterable(_part(part, f"{path}.parts.{i}") for i, part in enumerate(parts)))
 
 
-def _part(entry: Any, path: str) -> Part:
+def _part(entry: Any, path: str) -> list[Part]:
     if isinstance(entry, str):
         entry = {"name": entry}
     if not isinstance(entry, Mapping) or "name" not in entry:

@@ -39,9 +39,10 @@ import torch
 
 from fedcohort.core.client_store import ClientStore, Memories, Reopen
 from fedcohort.core.evaluate import Row
+from fedcohort.core.method import Method
 from fedcohort.core.records import Clients
 from fedcohort.core.round.loop import Report
-from fedcohort.core.state import State, pack, unpack
+from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
 from fedcohort.runs.revealed import Revealed
@@ -164,7 +165,8 @@ class Recorder:
 
     def _state(self, tensors: dict[str, torch.Tensor]) -> State:
         try:
-            return unpack(tensors, self.reopen)
+            method = Method.parse(self.config["method"][0]["name"])
+            return unpack(renamed(tensors, method), self.reopen)
         except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
             raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 

@@ -101,8 +101,8 @@ def check_shapes_stay(method: Method) -> None:
     seen: dict[str, dict[str, Any]] = {}
     for state in history(method)[1:]:
         for group in state.groups:
-            for role in ("selector", "aggregator"):
-                _compare_shapes(seen, f"{method}: {role}", getattr(group, role))
+            for owner, memory in {"selector": group.selector, **group.server}.items():
+                _compare_shapes(seen, f"{method}: {owner}", memory)
         _compare_shapes(seen, f"{method}: grouping", state.grouping)
 
 

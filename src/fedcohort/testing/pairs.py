@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from fedcohort.core.method import METHODS, Method, make, roles_of
+from fedcohort.core.evaluate import served_by
+from fedcohort.core.method import METHODS, Method, make
 from fedcohort.core.round.cohort import choose_all
 from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State
@@ -36,7 +37,7 @@ BRISK: dict[str, dict[str, Any]] = {
 
 def parts() -> list[str]:
     """Every method but the centralised reference, which is a whole and takes no partner."""
-    return [name for name in METHODS.names() if len(roles_of(METHODS.get(name))) < 4]
+    return [name for name in METHODS.names() if not METHODS.get(name).pooled]
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -46,7 +47,7 @@ def pairs() -> list[tuple[str, str]]:
 
 def compose(one: str, other: str) -> Method:
     """Both parts, the default for every other role; UserError when they are refused."""
-    return Method.of(*(make(name, BRISK.get(name, {})) for name in (one, other)))
+    return Method.of(*(part for name in (one, other) for part in make(name, BRISK.get(name, {}))))
 
 
 def refusal(one: str, other: str) -> str | None:
@@ -63,7 +64,7 @@ def check_composition(method: Method) -> None:
     task = tiny_task()
     state, _ = play(method, task, 0)
     for group in state.groups:
-        served = method.aggregator.serve(group.weights.params, group.aggregator)
+        served = served_by(method, group)
         assert served.equal(group.weights.params), f"{method}: untrained, a group is served another's model"
     state, reports = play(method, task, ROUNDS)
     assert state.round == ROUNDS, f"{method}: {state.round} rounds instead of {ROUNDS}"

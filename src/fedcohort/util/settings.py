@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedcohort.util.errors import UserError
+from fedcohort.util.expression import FIRST
 
 T = TypeVar("T")
 WHOLE = 2**53  # beyond it floats skip whole numbers
@@ -90,6 +91,10 @@ def build(cls: type[T], table: Mapping[str, Any], path: str) -> T:
     known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
+        if key == FIRST and known:
+            key = next(iter(known))
+            if key in table:
+                raise UserError(f"{_join(path, key)}: given twice, once without its name")
         if key not in known:
             raise UserError(f"{_join(path, key)}: unknown{nearest(key, known)}")
         values[key] = checked(value, hints[key], _join(path, key))

@@ -12,6 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
 from fedcohort.core.roles import Grouping, Selector
+from fedcohort.core.roles.optional import Polls, Tailors
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
@@ -22,7 +23,7 @@ BOTH_GROUPS = torch.tensor([0, 1, 1])
 
 
 @dataclass(frozen=True)
-class Pair(Grouping):
+class Pair(Grouping, Tailors):
     """Clients 0 | 1, 2 with models at 1 and 5; each hook does what the test says."""
 
     one_cohort: bool = False
@@ -53,7 +54,7 @@ class Pair(Grouping):
 
 
 @dataclass(frozen=True)
-class Curious(Selector):
+class Curious(Selector, Polls):
     """Asks everybody for a loss, takes the worst-off, and keeps what it saw."""
 
     name: ClassVar[str] = "curious"
@@ -96,7 +97,7 @@ def test_each_groups_updates_go_into_its_own_model_whoever_drew_the_cohort():
 
 def test_a_group_that_is_called_trains_in_full():
     (state,) = play_method(Method.of(Cohorts(((0, 2),)), Pair(call=True)), toy_task(), 1)
-    assert state.bytes_up == 3 * 4
+    assert state.bytes_up == 3 * 40 + 3 * (20 + 4)  # what each has, once; what each tells with its one number
 
 
 def test_a_client_may_be_sent_something_of_its_own():
@@ -114,7 +115,7 @@ def test_where_members_change_the_aggregators_memory_of_them_is_renewed():
     """SCAFFOLD's c is the mean of its members' c_k: when client 2 moves over, both groups' c are."""
     states = play_toy("scaffold", (0, 1, 2), (0, 1, 2), grouping=Regrouped(((0, 1, 0), (0, 1, 1))))
     own = {client: float(memory["c"]) for client, memory in states[1].clients.items()}
-    c = [float(group.aggregator["c"]) for group in states[1].groups]
+    c = [float(group.known("optimiser")["c"]) for group in states[1].groups]
     assert c == pytest.approx([own[0], (own[1] + own[2]) / 2], abs=1e-6)
 
 

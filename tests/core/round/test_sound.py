@@ -35,19 +35,19 @@ def huge_of(clients: set[int], rounds: set[int], number_sent: float = HUGE) -> t
 
 def test_who_breaks_the_model_is_left_out_of_the_round():
     """Adam's second moment is infinite with client 1; without it the round is that of client 0 alone."""
-    task, adam = toy_task(), Method.parse("fedadam").aggregator
+    task, adam = toy_task(), Method.parse("fedadam").server_optimiser
     both, alone = (Method.of(Cohorts((cohort,)), adam) for cohort in ((0, 1), (0,)))
     ours, (report,) = play(both, task, 1, engine=huge_of({1}, {0})(task))
     theirs, _ = play(alone, task, 1)
     assert position(ours) == position(theirs)
-    assert ours.groups[0].aggregator.keys() == theirs.groups[0].aggregator.keys()
+    assert ours.groups[0].known("optimiser").keys() == theirs.groups[0].known("optimiser").keys()
     assert (report.answered.tolist(), report.rejected.tolist()) == ([0], [1])
     assert (report.spoilt.tolist(), report.lost.tolist()) == ([1], [])
 
 
 def test_where_that_is_not_enough_nothing_changes_and_the_round_counts():
     task = toy_task()
-    method = Method.of(Cohorts(((0, 1, 2),)), Method.parse("fedadam").aggregator)
+    method = Method.of(Cohorts(((0, 1, 2),)), Method.parse("fedadam").server_optimiser)
     before, _ = play(method, task, 1)
     after, reports = play(method, task, 3, engine=huge_of({0, 1}, {1})(task))
     assert [report.spoilt.tolist() for report in reports] == [[], [0, 1, 2], []]

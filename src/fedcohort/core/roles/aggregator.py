@@ -1,45 +1,28 @@
-"""The role that makes a group's next model of its updates."""
+"""Averaging and server optimiser in one class, as methods written for 0.1.0 have them."""
 
-from torch import Tensor
+import warnings
+from typing import Any
 
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
-from fedcohort.core.roles.part import Part
+from fedcohort.core.records import Memory
+from fedcohort.core.roles.averaging import Averaging
+from fedcohort.core.roles.server_optimiser import ServerOptimiser
 
 
-class Aggregator(Part):
-    """How one group's updates become its next model: ``step(params, weights @ deltas)``."""
+class Aggregator(Averaging, ServerOptimiser):
+    """Works for one more version: name :class:`Averaging`, :class:`ServerOptimiser` or both instead."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        warnings.warn(
+            f"{cls.__name__}: Aggregator goes with the next version; a part that has 'weights' is an "
+            "Averaging, one that has 'step' is a ServerOptimiser, and 'init_aggregator' is 'init_server'",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def init_aggregator(self, profile: Profile) -> Memory:
         return {}
 
-    def broadcast(self, memory: Memory) -> Memory:
-        """What is sent to clients beside the model."""
-        return {}
-
-    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        """The factor of each client's delta; they need not sum to one. Default: its share of the samples."""
-        return updates.shares
-
-    def statistics(self, weights: Tensor, updates: Updates) -> Tensor:
-        """``[S]``, summing to one: each client's part in the mean of BatchNorm statistics, when ``weights``
-        are the factors of the deltas. Default: its share of the samples."""
-        return updates.shares
-
-    def step(
-        self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round
-    ) -> tuple[Tensor, Memory]:
-        """The next model and memory from the weighted sum of deltas."""
-        return params + move, memory
-
-    def iid(self, memory: Memory) -> Tensor | None:
-        """``[N]``: which clients it takes for IID. Default: it does not say."""
-        return None
-
-    def serve(self, params: Tensor, memory: Memory) -> Tensor:
-        """The model that answers, when it is not the one that clients train on."""
-        return params
-
-    def inherit(self, memory: Memory, members: Ids, clients: Clients) -> Memory:
-        """The memory of a group that now has these ``members``, from that of the group they came from."""
-        return memory
+    def init_server(self, profile: Profile) -> Memory:
+        return self.init_aggregator(profile)

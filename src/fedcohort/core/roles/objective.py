@@ -15,20 +15,16 @@ class Objective(Part):
     """What a client minimises, and what it remembers. Hooks run at the client, for one client."""
 
     personal: ClassVar[bool] = False  # True: the client keeps "params", "buffers" that serve it
+    sends_models: ClassVar[bool] = False  # True: "delta" is a whole model, not what training changed
 
     @property
     def affine(self) -> bool:
         """Whether ``anchor`` and ``logits`` say all it does to a step, so that every engine can fuse it."""
-        return not self.has_own("criterion") and not self.has_own("correct")
+        return not self.has_own("criterion")
 
     def init_client(self, profile: Profile) -> Memory:
         """What a client that has never trained remembers."""
         return {}
-
-    def begin(self, view: View) -> Weights:
-        """Where local training starts."""
-        source = view.mine if self.personal else view.down
-        return Weights(source["params"], source["buffers"])
 
     def anchor(self, view: View) -> Anchor:
         return Anchor()
@@ -44,10 +40,6 @@ class Objective(Part):
         if shift is not None:
             logits = logits + shift
         return F.cross_entropy(logits, labels)
-
-    def correct(self, gradient: Tensor, params: Tensor, view: View) -> Tensor:
-        """The gradient the optimiser sees. Prefer ``anchor``, which every engine can fuse."""
-        return gradient
 
     def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
         """(what goes up, what the client remembers)."""

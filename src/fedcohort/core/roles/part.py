@@ -2,9 +2,7 @@
 
 from typing import ClassVar
 
-from torch import Tensor
-
-from fedcohort.core.profile import Privacy, Profile
+from fedcohort.core.profile import Profile
 
 # What a part may ask for beyond the model update, and what it means.
 USES = {
@@ -28,23 +26,12 @@ class Part:
     name: ClassVar[str]  # set by @register: the name of the file
     pooled: ClassVar[bool] = False  # True: all data are moved to one place first (not federated learning)
     silent: ClassVar[bool] = False  # True: nothing is sent between clients and server
-    also_sends: ClassVar[str] = ""  # in words: what travels beside update and uses()
+    also_down: ClassVar[str] = ""  # in words: what goes down beside the model
 
     def uses(self) -> frozenset[str]:
         """What it must be told beyond the model update; names from USES. Bytes and documentation follow
         from it."""
         return frozenset()
-
-    def privacy(self, given: Privacy) -> Privacy:
-        """How label counts are to be revealed to this part, when the federation reveals them as ``given``."""
-        return given
-
-    def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
-        """At the client, for uses() "summary": a table of counts in which one example weighs 1 in all.
-
-        Profile.summaries holds them as :class:`~fedcohort.core.profile.Privacy` reveals label counts.
-        """
-        raise NotImplementedError
 
     def server_bytes(self, profile: Profile) -> int:
         """The most memory it needs at the server, where that grows faster than the number of clients."""

@@ -12,10 +12,12 @@ from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
+from fedcohort.core.roles.optional import Judges, Polls, Rations, Rehearses
 from fedcohort.core.round.exchange import lost, orders_for, train
 from fedcohort.core.round.groups import aggregate, cross, likely, members_of
-from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.round.messages import Had, round_bytes
 from fedcohort.core.round.questions import Asking
+from fedcohort.core.schema import bytes_of, poll_fields
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
@@ -67,12 +69,13 @@ def choose(
         return choice
     if method.grouping.calls_all(state.grouping, number):
         return choice._replace(now=replace(now, cohort=len(members), selected=members))
-    asked = method.selector.candidates(group.selector, now)
-    losses = None
-    if asked is not None:
-        samples, rehearsed = method.selector.poll_samples(now), None
+    selector, losses = method.selector, None
+    asked = selector.candidates(group.selector, now) if isinstance(selector, Polls) else None
+    if asked is not None and isinstance(selector, Polls):
+        samples, rehearsed = selector.poll_samples(now), None
         losses = yield from _poll(state, asked, samples, profile)
-        if (cast := method.selector.rehearse(group.selector, now)) is not None:
+        cast = selector.rehearse(group.selector, now) if isinstance(selector, Rehearses) else None
+        if cast is not None:
             cohort = replace(now, selected=cast)
             after, up, down = yield lambda engine: _rehearse(method, state, cohort, asked, task, engine)
             rehearsed = yield from _poll(after, asked, samples, profile)
@@ -80,13 +83,13 @@ def choose(
                 new.weights is not old.weights for new, old in zip(after.groups, state.groups, strict=True)
             ]
             sent = sum(moved[g] for g in state.grouping["group"][asked].tolist())
-            up += FLOAT * len(asked)
+            up += bytes_of(poll_fields()) * len(asked)
             down += batchnorm.travelling(group.weights, profile).bytes * sent
             choice = choice._replace(rehearsed=frozenset(cast.tolist()), up=up, down=down)
-        memory = method.selector.learn(group.selector, now, losses, rehearsed)
+        memory = selector.learn(group.selector, now, losses, rehearsed)
         choice = choice._replace(polled=asked, memory=memory)
-    now = replace(now, selected=method.selector.select(choice.memory, now, losses))
-    quota = method.selector.allow(choice.memory, now)
+    now = replace(now, selected=selector.select(choice.memory, now, losses))
+    quota = selector.allow(choice.memory, now) if isinstance(selector, Rations) else None
     quotas = {} if quota is None else dict(zip(now.selected.tolist(), quota, strict=True))
     return choice._replace(now=now, quotas=quotas)
 
@@ -132,12 +135,13 @@ def _rehearse(
 
 def judge(method: Method, choices: list[Choice], updates: Updates) -> tuple[Updates, list[Choice]]:
     """The updates that selectors want, and the choices with who was declined."""
-    wanted = torch.zeros(len(updates), dtype=torch.bool)
+    selector, wanted = method.selector, torch.zeros(len(updates), dtype=torch.bool)
+    assert isinstance(selector, Judges)  # noqa: S101  # else nothing is judged
     for choice in choices:
         here = torch.isin(updates.ids, choice.now.selected)
         if not here.any():
             continue
-        verdict = method.selector.judge(choice.memory, choice.now, updates.where(here))
+        verdict = selector.judge(choice.memory, choice.now, updates.where(here))
         # A client of several cohorts uploads if one of them wants it.
         wanted[here] |= True if verdict is None else verdict
     out = ~wanted

@@ -7,16 +7,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcohort.core import batchnorm
+from fedcohort.core import batchnorm, uploads
 from fedcohort.core.deltas import Rows, is_finite
 from fedcohort.core.engine import Answer, Engine, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Phase, Round, Updates
 from fedcohort.core.roles import PROBES
+from fedcohort.core.roles.optional import Asks
 from fedcohort.core.round.groups import inherit
-from fedcohort.core.round.messages import FLOAT, messages
+from fedcohort.core.round.messages import messages
 from fedcohort.core.round.questions import Asking
+from fedcohort.core.schema import bytes_of, fields_of
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
@@ -32,18 +34,23 @@ def ask(
     method: Method, state: State, now: Round, phase: Phase, lost: Collection[int] = ()
 ) -> Asking[tuple[State, Asked]]:
     """The state with the groups that clients' answers make; ``lost`` clients give none."""
-    asked = method.grouping.asks(state.grouping, now, phase)
+    grouping = method.grouping
+    if not isinstance(grouping, Asks):
+        return state, Asked(now.members[:0], 0)
+    asked = grouping.asks(state.grouping, now, phase)
     there = torch.tensor([client for client in asked.tolist() if client not in lost], dtype=torch.long)
     if not len(there):
         return state, Asked(asked, 0)
     models = [group.weights for group in state.groups]
     trial = Trial(models, there, batchnorm.kept(now.profile, state.clients))
-    there, answers = yield lambda engine: engine.survey(trial, method.grouping.answer)
+    there, answers = yield lambda engine: engine.survey(trial, grouping.answer)
     if not len(there):
         return state, Asked(asked, 0)
-    grouping = method.grouping.hear(state.grouping, there, answers)
-    groups = inherit(method, now.profile, state.groups, state.grouping, grouping, state.clients)
-    return replace(state, groups=groups, grouping=grouping), Asked(asked, FLOAT * answers.numel())
+    heard = grouping.hear(state.grouping, there, answers)
+    groups = inherit(method, now.profile, state.groups, state.grouping, heard, state.clients)
+    return replace(state, groups=groups, grouping=heard), Asked(
+        asked, bytes_of(fields_of("", {"answers": answers}))
+    )
 
 
 def train(
@@ -82,12 +89,14 @@ def orders_for(
     judged: bool = False,
 ) -> list[Order]:
     """What each of these clients is to do in the round after ``state``."""
-    blank = batchnorm.blank(method.objective, profile)
+    blank = uploads.blank(method, profile)
     probes = method.uses & frozenset(PROBES)
     orders = []
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         mine, budget = state.clients.get(client, blank), task.budget(client, state.round)
-        orders.append(Order(client, down, mine, budget, probes, quotas.get(client), judged))
+        orders.append(
+            Order(client, down, mine, budget, probes, quotas.get(client), judged, method.transforms)
+        )
     return orders
 
 

@@ -1,4 +1,4 @@
-"""What a round does to the groups: new ones, their next models, what aggregators and selectors remember."""
+"""What a round does to the groups: new ones, their next models, what the server remembers of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm
-from fedcohort.core.deltas import combine
 from fedcohort.core.engine import Engine, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
+from fedcohort.core.roles.optional import Broadcasts
 from fedcohort.core.state import Group
 from fedcohort.models.flat import Weights
 
@@ -37,7 +37,7 @@ def inherit(
     clients: Mapping[int, Memory],
 ) -> tuple[Group, ...]:
     """Groups for the new numbering: a number that did not exist becomes a copy of where its members came
-    from. Where members changed, so may what the aggregator remembers of them."""
+    from. Where members changed, so may what the server's optimiser remembers of them."""
     grown = list(groups)
     for number in range(len(groups), int(after["group"].max()) + 1):
         with_data, everyone = members_of(after, number, profile), (after["group"] == number).nonzero()[:, 0]
@@ -46,10 +46,17 @@ def inherit(
     moved = profile.eligible[(before["group"] != after["group"])[profile.eligible]]
     for number in torch.cat([before["group"][moved], after["group"][moved]]).unique().tolist():
         members = members_of(after, number, profile)
-        if len(members):
-            memory = method.aggregator.inherit(grown[number].aggregator, members, clients)
-            grown[number] = replace(grown[number], aggregator=memory)
+        if len(members) and isinstance(method.server_optimiser, Broadcasts):
+            known = grown[number].known("optimiser")
+            memory = method.server_optimiser.inherit(known, members, clients)
+            grown[number] = replace(grown[number], server={**grown[number].server, "optimiser": memory})
     return tuple(grown)
+
+
+def first_group(method: Method, model: Weights, profile: Profile) -> Group:
+    """A group before its first round."""
+    server = {place: part.init_server(profile) for place, part in method.at_server.items()}
+    return Group(model, method.selector.init_selector(profile), server)
 
 
 def rounds(
@@ -92,17 +99,22 @@ def cross(
 
 def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
     """The group after its updates; unchanged when nobody answered."""
-    weights, memory = group.weights, group.aggregator
-    if len(own) and "delta" in own.up:
-        shares = method.aggregator.weights(memory, own, now)
-        move = combine(shares.to(weights.params.dtype), own.up["delta"])
-        params, memory = method.aggregator.step(weights.params, move, memory, own, now)
-        weights = weights._replace(params=params)
-        if own.buffers.shape[1]:  # statistics that clients keep are in no update
-            parts = method.aggregator.statistics(shares, own)
-            buffers = now.profile.model.combine_buffers(own.buffers, parts)
-            weights = weights._replace(buffers=buffers)
-    return replace(group, weights=weights, aggregator=memory)
+    if not len(own) or "delta" not in own.up:
+        return group
+    server, weights = dict(group.server), group.weights
+    for number, transform in enumerate(method.transforms):
+        place = f"transform{number}"
+        own, server[place] = transform.receive(own, group.known(place), now)
+    optimiser = group.known("optimiser")
+    both = method.averaging is method.server_optimiser
+    shares = method.averaging.weights(optimiser if both else group.known("averaging"), own, now)
+    move = method.averaging.combine(shares.to(weights.params.dtype), own)
+    params, server["optimiser"] = method.server_optimiser.step(weights.params, move, optimiser, own, now)
+    weights = weights._replace(params=params)
+    if own.buffers.shape[1]:  # statistics that clients keep are in no update
+        parts = method.averaging.statistics(shares, own)
+        weights = weights._replace(buffers=now.profile.model.combine_buffers(own.buffers, parts))
+    return replace(group, weights=weights, server=server)
 
 
 def observe(

@@ -40,7 +40,8 @@ class Job(NamedTuple):
 
     def begun(self) -> Weights:
         """Where the steps begin."""
-        at = self.objective.begin(self.view)
+        source = self.view.mine if self.objective.personal else self.view.down
+        at = Weights(source["params"], source["buffers"])
         return batchnorm.begun(at, self.view.mine, self.local, self.model, self.key[0])
 
     def logits(self) -> LogitMap:
@@ -142,7 +143,6 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
             slope = slope.add(weights.params - center, alpha=pull)
         if offset is not None:
             slope = slope + offset
-        slope = job.objective.correct(slope, weights.params, job.view)
         optimiser.step(weights.params, slope, job.view.lr)
         if drift is not None:
             weights.params.add_(drift, alpha=job.view.lr)

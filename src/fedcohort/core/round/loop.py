@@ -6,20 +6,29 @@ from pathlib import Path
 
 import torch
 
-from fedcohort.core import batchnorm, client_store
+from fedcohort.core import client_store, uploads
 from fedcohort.core.engine import Answer, Engine
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Round, Updates
 from fedcohort.core.round.cohort import judge
 from fedcohort.core.round.exchange import collect, train
-from fedcohort.core.round.groups import aggregate, counting, cross, inherit, observe, rounds
+from fedcohort.core.round.groups import (
+    aggregate,
+    counting,
+    cross,
+    first_group,
+    inherit,
+    observe,
+    rounds,
+)
 from fedcohort.core.round.merge import merge, present
-from fedcohort.core.round.messages import FLOAT, Had, round_bytes
+from fedcohort.core.round.messages import Had, round_bytes
 from fedcohort.core.round.preparation import prepare
 from fedcohort.core.round.questions import answered
 from fedcohort.core.round.sound import learn_soundly
-from fedcohort.core.state import Group, State
+from fedcohort.core.schema import bytes_of, fields_of, moment_fields, profile_fields
+from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
 
@@ -45,17 +54,18 @@ def start(method: Method, task: Task, profile: Profile, folder: Path | None = No
     """The state before the first round; ``folder`` is for what clients remember, if it is much."""
     method.check(profile)
     grouping = method.grouping.init_grouping(profile)
-    memories = method.selector.init_selector(profile), method.aggregator.init_aggregator(profile)
-    groups = tuple(Group(model, *memories) for model in method.grouping.init_models(grouping, profile))
-    up = FLOAT * profile.num_classes * len(profile.eligible) if "counts" in method.uses else 0
-    up += FLOAT * sum(table[0].numel() for table in profile.summaries.values()) * len(profile.eligible)
-    up += FLOAT * profile.moments * len(profile.eligible)
-    down = FLOAT * profile.moments // 3 * 2 * profile.num_clients  # mean and deviation
+    models = method.grouping.init_models(grouping, profile)
+    first = first_group(method, models[0], profile)
+    groups = tuple(replace(first, weights=model) for model in models)
+    told = moment_fields(profile) if method.silent else profile_fields(method, profile)
+    up, down = bytes_of(told), bytes_of(moment_fields(profile)[1:])  # the mean and deviation of everybody
+    up, down = up * profile.num_clients, down * profile.num_clients
     if method.pooled:  # the examples themselves travel
-        example = task.federation.train.x[0]
-        up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
-    clients = client_store.empty(batchnorm.blank(method.objective, profile), len(profile.eligible), folder)
-    return State(0, groups, grouping, clients, bytes_up=up, bytes_down=0 if method.pooled else down)
+        train = task.federation.train
+        one = bytes_of(fields_of("", {"x": train.x[0], "y": train.y[0]}))
+        up, down = one * int(profile.size.sum()), 0
+    clients = client_store.empty(uploads.blank(method, profile), len(profile.eligible), folder)
+    return State(0, groups, grouping, clients, bytes_up=up, bytes_down=down)
 
 
 def step(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> tuple[State, Report]:
@@ -87,9 +97,10 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     asked = torch.cat([each.ids for each in prepared.asked])
     up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had)
     if not method.silent:
-        quotas = {client for choice in choices for client in choice.quotas}
+        quotas = [quota for choice in choices for quota in choice.quotas.values()]
         up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.asked)
-        down += sum(choice.down for choice in choices) + FLOAT * profile.num_classes * len(quotas)
+        down += sum(choice.down for choice in choices)
+        down += sum(bytes_of(fields_of("", {"quota": quota})) for quota in quotas)
     up, down = state.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
     spoilt = updates.ids[~torch.isin(updates.ids, used.ids)]

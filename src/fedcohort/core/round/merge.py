@@ -18,7 +18,9 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Merge
 from fedcohort.core.roles import Grouping
-from fedcohort.core.state import Group, State
+from fedcohort.core.roles.optional import Merges
+from fedcohort.core.round.groups import first_group
+from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Split
 from fedcohort.models import flat_model
@@ -78,21 +80,26 @@ def side_by_side(model: Flat, encoders: Sequence[Weights]) -> Weights:
 
 def present(method: Method, state: State, task: Task, engine: Engine) -> tuple[Task, Engine]:
     """What a state is trained and evaluated with: once its models are merged, the merged task."""
-    plan = method.grouping.merges(state.round) if state.encoders else None
+    plan = plan_of(method.grouping, state.round) if state.encoders else None
     if plan is None:
         return task, engine
     engine = engine.merged(state.encoders, plan)
     return replace(engine.task, began=merging_round(method.grouping)), engine
 
 
+def plan_of(grouping: Grouping, number: int) -> Merge | None:
+    """How round ``number`` trains on top of merged models, if it does."""
+    return grouping.merges(number) if isinstance(grouping, Merges) else None
+
+
 def merging_round(grouping: Grouping) -> int:
     """The first round that trains on top of merged models; for ever late if none does."""
-    return bisect_left(range(NEVER), True, key=lambda number: grouping.merges(number) is not None)
+    return bisect_left(range(NEVER), True, key=lambda number: plan_of(grouping, number) is not None)
 
 
 def too_short(grouping: Grouping, rounds: int) -> str:
     """What is to be said of a run of this many rounds, if it ends before its models are merged."""
-    if not grouping.has_own("merges") or rounds > (first := merging_round(grouping)):
+    if not isinstance(grouping, Merges) or rounds > (first := merging_round(grouping)):
         return ""
     return (
         f"{grouping.name} merges its groups' models after {first} rounds, and {rounds} are too few: what is "
@@ -102,18 +109,14 @@ def too_short(grouping: Grouping, rounds: int) -> str:
 
 def merge(method: Method, state: State, task: Task, profile: Profile) -> State:
     """The state, merged when this is the round for it. Everybody who trains gets all encoders."""
-    plan = method.grouping.merges(state.round)
+    plan = plan_of(method.grouping, state.round)
     if plan is None or state.encoders:
         return state
     encoders = tuple(group.weights for group in state.groups)
     sent = len(profile.eligible) * sum(encoder_bytes(task.model, weights) for weights in encoders)
     head = merged_model(task, len(encoders))
-    profile = replace(profile, model=head)
-    group = Group(
-        side_by_side(task.model, encoders) if plan.joined else head.init(task.seed),
-        method.selector.init_selector(profile),
-        method.aggregator.init_aggregator(profile),
-    )
+    model = side_by_side(task.model, encoders) if plan.joined else head.init(task.seed)
+    group = first_group(method, model, replace(profile, model=head))
     return replace(
         state,
         groups=(group,),

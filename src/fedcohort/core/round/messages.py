@@ -1,6 +1,6 @@
 """What travels: the messages down to clients, and the bytes of a round in both directions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedcohort.core.batchnorm import travelling
@@ -8,31 +8,45 @@ from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round
-from fedcohort.core.state import State
+from fedcohort.core.roles.optional import Asks, Broadcasts, Tailors
+from fedcohort.core.schema import (
+    bytes_of,
+    cross_fields,
+    fields_of,
+    poll_fields,
+    training_fields,
+    update_fields,
+)
+from fedcohort.core.state import Group, State
 
-FLOAT = 4  # bytes of a number on the wire
 
-
-def messages(method: Method, state: State, clients: Iterable[int], profile: Profile) -> list[Memory]:
+def messages(method: Method, state: State, clients: Sequence[int], profile: Profile) -> list[Memory]:
     """What each client is sent; clients that are sent the same share one object."""
     models = [group.weights for group in state.groups]
     common = [
-        {**travelling(group.weights, profile)._asdict(), **method.aggregator.broadcast(group.aggregator)}
-        for group in state.groups
+        {**travelling(group.weights, profile)._asdict(), **broadcast(method, group)} for group in state.groups
     ]
-    downs = []
-    for client in clients:
-        down = common[int(state.grouping["group"][client])]
-        own = method.grouping.tailor(state.grouping, client, models)
-        downs.append({**down, **own} if own else down)
-    return downs
+    downs = [common[int(state.grouping["group"][client])] for client in clients]
+    grouping = method.grouping
+    if not isinstance(grouping, Tailors):
+        return downs
+    return [
+        {**down, **grouping.tailor(state.grouping, client, models)}
+        for client, down in zip(clients, downs, strict=True)
+    ]
+
+
+def broadcast(method: Method, group: Group) -> Memory:
+    """What a group's clients are sent beside its model."""
+    optimiser = method.server_optimiser
+    return optimiser.broadcast(group.known("optimiser")) if isinstance(optimiser, Broadcasts) else {}
 
 
 class Had(NamedTuple):
     """Who was sent what earlier in a round, and holds it still."""
 
     model: frozenset[int] = frozenset()  # the model of its group
-    extras: frozenset[int] = frozenset()  # what the aggregator sends beside it
+    extras: frozenset[int] = frozenset()  # what is sent beside it
 
 
 def round_bytes(
@@ -53,30 +67,37 @@ def round_bytes(
         return 0, 0
     weights = travelling(state.groups[0].weights, now.profile)
     model = weights.bytes
-    selected, declined = set(now.selected.tolist()), set(now.declined.tolist())
+    selected = set(now.selected.tolist())
     own = (selected | set(polled.tolist())) - had.model
     models = dict.fromkeys(own, 1) | dict.fromkeys(asked.tolist(), len(state.groups))
-    extra = _bytes(method.aggregator.broadcast(state.groups[0].aggregator))
+    extra = _bytes(broadcast(method, state.groups[0]))
     extras = sum(models.get(client, 1) - (client in had.extras) for client in selected)
     down = model * sum(models.values()) + extra * extras
-    down -= method.grouping.common(now.profile.model, weights) * sum(count - 1 for count in models.values())
+    if isinstance(method.grouping, Asks):
+        common = method.grouping.common(now.profile.model, weights)
+        down -= common * sum(count - 1 for count in models.values())
     if selected:
         message = messages(method, state, now.selected[:1].tolist(), now.profile)[0]
         down += (_bytes(message) - model - extra) * len(selected)
-    up = FLOAT * len(polled)
-    for answer in answers:
-        up += _bytes(answer.probes)
-        if answer.client in declined:
-            continue
-        up += _bytes(answer.up) + answer.buffers.numel() * answer.buffers.element_size()
-        up += FLOAT * (answer.steps if "trace" in method.uses else 0) + FLOAT * len(
-            {"steps", "loss"} & method.uses
-        )
+    up = bytes_of(poll_fields()) * len(polled) + _answer_bytes(method, now, answers)
     if "cross_accuracy" in method.uses:  # each new model goes to every other client of its cohort
-        up += sum(FLOAT * count**2 for count in crossed)
+        up += sum(bytes_of(cross_fields(count)) * count for count in crossed)
         down += sum(model * count * (count - 1) for count in crossed)
     return up, down
 
 
+def _answer_bytes(method: Method, now: Round, answers: Sequence[Answer]) -> int:
+    """Of what clients told of their training, and of the updates of those who were not declined."""
+    declined, total, update = set(now.declined.tolist()), 0, None
+    for answer in answers:
+        total += bytes_of(training_fields(method, now.profile.num_classes, answer.steps))
+        if answer.client in declined or not answer.up:
+            continue
+        if update is None:  # that of one is as large as that of another
+            update = bytes_of(update_fields(method.transforms, answer.up, answer.buffers))
+        total += update
+    return total
+
+
 def _bytes(memory: Memory) -> int:
-    return sum(value.numel() * value.element_size() for value in memory.values())
+    return bytes_of(fields_of("", memory))

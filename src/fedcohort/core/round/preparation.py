@@ -10,8 +10,10 @@ from fedcohort.core.engine import Ahead, Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Round
+from fedcohort.core.roles.optional import Judges
 from fedcohort.core.round.cohort import Choice, choose_all
 from fedcohort.core.round.exchange import Asked, ask, lost, orders_for
+from fedcohort.core.round.merge import plan_of
 from fedcohort.core.round.questions import Asking, unasked
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
@@ -40,7 +42,7 @@ def prepare(method: Method, state: State, task: Task, profile: Profile) -> Askin
     state, late = yield from ask(method, state, everyone, "chosen", missing)
     there = [client for client in selected.tolist() if client not in missing]
     quotas = {client: quota for choice in choices for client, quota in choice.quotas.items()}
-    judged = method.selector.has_own("judge") and not method.silent
+    judged = isinstance(method.selector, Judges) and not method.silent
     orders = orders_for(method, state, task, profile, there, quotas, judged)
     return Prepared(state, everyone, choices, orders, judged, (early, late))
 
@@ -50,7 +52,7 @@ def orders_ahead(method: Method, state: State, task: Task, profile: Profile) -> 
 
     Clients on other machines get them together with the evaluation of the model that they begin from.
     """
-    if method.grouping.merges(state.round) is not None:  # what they train is made anew first
+    if plan_of(method.grouping, state.round) is not None:  # what they train is made anew first
         return Ahead(state.round, [])
     prepared = unasked(prepare(method, state, task, profile))
     return Ahead(state.round, [] if prepared is None else prepared.orders)

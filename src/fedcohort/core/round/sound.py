@@ -9,7 +9,7 @@ from torch import Tensor
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Memory, Updates
-from fedcohort.core.state import State
+from fedcohort.core.state import Group, State
 
 Learn = Callable[[Updates], tuple[State, list[int]]]
 
@@ -30,16 +30,18 @@ def is_sound(method: Method, before: State, after: State, profile: Profile) -> b
     """Whether all models are numbers, and all memories in which nothing was left open before."""
     if not all(_is_finite(value) for group in after.groups for value in group.weights):
         return False
-    blanks: dict[str, Callable[[], Memory]] = {
-        "selector": lambda: method.selector.init_selector(profile),
-        "aggregator": lambda: method.aggregator.init_aggregator(profile),
-    }
+    first = {"selector": partial(method.selector.init_selector, profile)}
+    first |= {place: partial(part.init_server, profile) for place, part in method.at_server.items()}
     for number, group in enumerate(after.groups):
-        for role, blank in blanks.items():
-            old = getattr(before.groups[number], role) if number < len(before.groups) else {}
-            if _breaks(old, getattr(group, role), blank):
+        old = _memories(before.groups[number]) if number < len(before.groups) else {}
+        for owner, memory in _memories(group).items():
+            if _breaks(old.get(owner, {}), memory, first[owner]):
                 return False
     return not _breaks(before.grouping, after.grouping, lambda: method.grouping.init_grouping(profile))
+
+
+def _memories(group: Group) -> dict[str, Memory]:
+    return {"selector": group.selector, **group.server}
 
 
 def _breaks(before: Memory, after: Memory, blank: Callable[[], Memory]) -> bool:

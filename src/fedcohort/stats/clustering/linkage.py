@@ -12,14 +12,20 @@ from fedcohort.stats.clustering.labels import Labels, relabel
 COLUMNS = 1 << 16  # of the vectors that are compared in double precision at a time
 
 
-def bipartition(similarity: ArrayLike, linkage: Literal["complete", "single"] = "complete") -> Labels:
-    """Two groups by agglomeration. ``"single"`` minimises the greatest similarity across the cut."""
+def bipartition(
+    similarity: ArrayLike, linkage: Literal["complete", "single"] = "complete", apart: float | None = None
+) -> Labels:
+    """Two groups by agglomeration. ``"single"`` minimises the greatest similarity across the cut; all are in
+    one group where their :func:`separation` would not be greater than ``apart``."""
     from sklearn.cluster import AgglomerativeClustering
 
     table = np.asarray(similarity, dtype=np.float64)
     if len(table) < 2:
         return np.zeros(len(table), dtype=np.int64)
-    return relabel(AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(1 - table))
+    halves = AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(1 - table)
+    labels = relabel(halves)
+    together = apart is not None and separation(table, labels) <= apart
+    return np.zeros_like(labels) if together else labels
 
 
 def cosines(vectors: Tensor) -> NDArray[np.float64]:

@@ -1,0 +1,51 @@
+"""A client's update on its way to the server, through a method's transforms.
+
+What a transform remembers at a client is among what the client remembers, under the number of its place.
+"""
+
+from collections.abc import Sequence
+
+from fedcohort.core import batchnorm
+from fedcohort.core.method import Method
+from fedcohort.core.profile import Profile
+from fedcohort.core.records import Memory, View
+from fedcohort.core.roles import Transform
+
+
+def blank(method: Method, profile: Profile) -> Memory:
+    """What a client that never trained remembers: for its objective, its statistics and all transforms."""
+    mine = batchnorm.blank(method.objective, profile)
+    for number, transform in enumerate(method.transforms):
+        own = transform.init_client(profile)
+        mine = {**mine, **{_place(number) + key: value for key, value in own.items()}}
+    return mine
+
+
+def transformed(
+    transforms: Sequence[Transform], up: Memory, mine: Memory, view: View
+) -> tuple[Memory, Memory]:
+    """What goes up, and what the client remembers, once all transforms have seen what its objective sends."""
+    for number, transform in enumerate(transforms):
+        at = _place(number)
+        own = {key.removeprefix(at): value for key, value in view.mine.items() if key.startswith(at)}
+        delta, own = transform.upload(up["delta"], own, view)
+        up, mine = {**up, "delta": delta}, {**mine, **{at + key: value for key, value in own.items()}}
+    return up, mine
+
+
+def encoded(transforms: Sequence[Transform], update: Memory) -> Memory:
+    """As it travels."""
+    for transform in transforms:
+        update = transform.encode(update)
+    return update
+
+
+def decoded(transforms: Sequence[Transform], update: Memory, params: int) -> Memory:
+    """The inverse; ValueError for what no client sends that does as it should."""
+    for transform in reversed(transforms):
+        update = transform.decode(update, params)
+    return update
+
+
+def _place(number: int) -> str:
+    return f"transform{number}/"
