@@ -27,7 +27,7 @@ from fedcohort.core.records import (
 )
 from fedcohort.core.roles import Aggregator, Grouping, Objective, Part, Selector
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
 from fedcohort.data.sources import SOURCES, Source
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
@@ -61,6 +61,7 @@ __all__ = [
     "Aggregator",
     "Anchor",
     "Clients",
+    "DataPath",
     "Dataset",
     "Domain",
     "Flat",

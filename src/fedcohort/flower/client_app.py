@@ -21,6 +21,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedcohort.data.locate import user_path
+from fedcohort.data.sources import places_in
 from fedcohort.flower import messages
 from fedcohort.flower.client_data import OwnData
 from fedcohort.flower.client_store import ClientStore
@@ -34,7 +35,6 @@ from fedcohort.util.names import safe_name
 log = logging.getLogger("fedcohort.flower")
 
 OWN = ("data", "label", "empty", "load", "name", "partition-id", "keep")  # settings of the node: what it has
-PLACES = {"root", "path", "test_path"}  # settings of the run: where its own data would be
 CLIENTS, CELLS = 100_000, 10_000_000  # most clients of a run, and label counts of all of them
 
 app = ClientApp()
@@ -84,11 +84,10 @@ def _worker(
     mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...], scale: str
 ) -> Handler:
     settings, table = json.loads(mine), json.loads(run)
-    if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
-        table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
-    else:
-        _check_places(table["data"])
-    experiment = Experiment.of(table)
+    elsewhere = not settings.keys().isdisjoint({"data", "load"})  # the run's own paths mean nothing here
+    experiment = Experiment.of(table, elsewhere=elsewhere)
+    if not elsewhere:
+        _check_places(experiment.data)
     (method,), (seed,) = experiment.methods, experiment.seeds
     own = OwnData.read(settings, experiment, seed, json.loads(scale))
     number = int(settings.get("partition-id", 0)) if client is None else client
@@ -96,7 +95,7 @@ def _worker(
     if method.everything:
         task = replace(task, federation=task.federation.without_validation())
     keep = ClientStore(_home(settings), token, own.federation.clients[own.place])
-    if not keep.agree(table):
+    if not keep.agree({**table, "data": experiment.data}):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
@@ -107,9 +106,9 @@ def _check_places(data: dict[str, Any]) -> None:
     """Refuses files that a run names, unless they are where this client's operator keeps data for
     experiments: else a server could have it read any table of this machine as the experiment's own."""
     root = os.environ.get("FEDCOHORT_DATA")
-    for key in PLACES & data.keys():
+    for key, kind in places_in(data).items():
         place = user_path(str(data[key]))
-        if data.get("source") == "huggingface" and not place.exists():  # a name on the hub
+        if kind.or_hub and not place.exists():
             continue
         inside = bool(root) and place.resolve().is_relative_to(user_path(str(root)).resolve())
         if not inside or ".." in place.parts:

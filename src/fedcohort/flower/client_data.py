@@ -98,11 +98,12 @@ def _name(settings: Settings) -> str:
 
 def _table(settings: Settings, experiment: Experiment) -> Dataset:
     """The client's CSV or Parquet file, read with the experiment's options for tables."""
+    from fedcohort.data.sources import COMMON, places_in
     from fedcohort.data.sources.table import Table
     from fedcohort.util.settings import build
 
-    given = experiment.data if experiment.data.get("source") == "table" else {}
-    not_mine = "source", "root", "scale", "test_path", "client", "empty"
+    given = experiment.data if experiment.data["source"] == "table" else {}
+    not_mine = {*COMMON, *places_in(experiment.data), "client", "empty"}
     options = {key: value for key, value in given.items() if key not in not_mine}
     options["path"] = str(Path(settings["data"]).expanduser())
     # Whoever chooses which words count as empty could tell from what is left which words there are.
