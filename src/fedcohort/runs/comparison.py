@@ -215,14 +215,15 @@ def _add_roster(experiment: Experiment, job: Job, table: dict[str, Any]) -> None
 
 def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     """With all that a report will need to know, so that it needs neither the data nor the user's code."""
-    federation, profile = task.federation, task.profile(job.method)
+    seen = task if job.method.pooled else task.for_method(job.method)
+    profile = seen.profile(job.method)
     return Recorder(
         job.directory,
         table,
-        federation.fingerprint(),
-        read=federation.provenance["data"].get("read", ""),
-        about=About.of(job.method, task, profile),
-        revealed=Revealed.of(federation, profile.counts, profile.summaries),
+        task.federation.fingerprint(),
+        read=task.federation.provenance["data"].get("read", ""),
+        about=About.of(job.method, seen, profile),
+        revealed=Revealed.of(seen.federation, profile.counts, profile.summaries),
     )
 
 
