@@ -15,7 +15,7 @@ import torch
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder
 from fedcohort.runs.revealed import Revealed
-from fedcohort.runs.stored import RunDir
+from fedcohort.runs.stored import RunDir, read_table
 from fedcohort.util import checkpoint
 from support import REPOSITORY
 from support.cli_calls import Cli, contents
@@ -41,7 +41,7 @@ def one_sentence(answer: Any) -> str:
     return str(answer.err)
 
 
-# A directory of today's version ----------------------------------------------------------------------------
+# Directories of earlier versions ---------------------------------------------------------------------------
 
 
 def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path) -> None:
@@ -70,6 +70,39 @@ def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path)
         assert {"about.json", "roster.safetensors"} <= {path.name for path in run.iterdir()}  # added
     assert cli("report", str(home)).code == 0
     assert "Labels of the clients" in (here / "report.html").read_text()
+
+
+def test_directories_since_they_are_self_contained_are_read_and_resumed(cli: Cli, here: Path) -> None:
+    """Of its two runs one is complete, and the other lost its last two rounds to a power cut."""
+    home = shutil.copytree(STORED.with_name("digits-002"), here / "old")
+    (complete,), (stopped,) = home.glob("clust_psi_pfl*"), home.glob("fedavgm*")
+    assert cli("report", "old").code == 0
+    text = (here / "report.html").read_text()
+    assert "Labels of the clients" in text
+    assert "8 local steps" in text
+    states = {run["method"]: run["state"] for run in json.loads(cli("watch", "old", "--json").out)["runs"]}
+    assert states == {"clust_psi_pfl": "complete", "fedavgm": "stopped"}
+    known = Revealed.read(complete / "roster.safetensors")
+    assert known.counts is not None
+    for name, counts in (("old", known.counts), ("new", known.counts[[1, 0, 2, 3, 4, 5]])):
+        table = zip(known.clients, counts.int().tolist(), strict=True)
+        rows = [",".join([client, *map(str, row)]) for client, row in table]
+        (here / f"{name}.csv").write_text("\n".join([",".join(["client", *known.classes]), *rows]))
+    joined = json.loads(cli("assign", str(complete), "--counts", "old.csv", "--json").out)
+    assert sum(group["members"] for group in joined["groups"]) == 6
+    assert len(joined["groups"]) == 2
+    drift = json.loads(cli("drift", "old.csv", "new.csv", "--run", str(complete), "--json").out)
+    assert [client["band"] == "major" for client in drift["clients"]] == [True, True, *[False] * 4]
+    wanted = read_table(stopped / "table.csv")
+    assert cli("run", "--resume", "old", "--json").code == 0
+    rows = read_table(stopped / "table.csv")
+    assert [row for row in rows if row.round <= 10] == [row for row in wanted if row.round <= 10]
+    ended, before = (
+        {(row.scope, row.client): row.value for row in table if row.round == 12 and row.metric == "accuracy"}
+        for table in (rows, wanted)
+    )
+    assert ended == pytest.approx(before, abs=0.03)  # other machines round in other ways
+    assert cli("assign", str(stopped), "--counts", "old.csv").code == 0
 
 
 # Label counts ----------------------------------------------------------------------------------------------

@@ -32,12 +32,12 @@ from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
-    CONFIG,
     ROSTER,
     Asked,
     read_environment,
     read_result,
     runs_of,
+    settings_file,
 )
 from fedcohort.runs.trackers import check_trackers, start_trackers
 from fedcohort.util.checkpoint import CURRENT, write_atomically
@@ -113,9 +113,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     Code that its files name is executed only on ``trust``, or if a file of the user, too, names what is in
     ``trusted``.
     """
-    path = next((path for name in (ASKED, CONFIG) if (path := directory / name).exists()), None)
-    if path is None:
-        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    path = settings_file(directory)
     table = read_toml(path)
     refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
     experiment = Experiment.of(table, path.stem)
