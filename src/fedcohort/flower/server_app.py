@@ -23,7 +23,6 @@ from fedcohort.flower.messages import Payload
 from fedcohort.flower.nodes import NOWHERE, Nodes
 from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
 from fedcohort.flower.transport import Transport
-from fedcohort.models import flat_model
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
 from fedcohort.runs.comparison import Job, Plan, begin, reopen
@@ -135,12 +134,9 @@ def meet(
 
 def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
     """The experiment as the server sees it. Images are changed at clients, if at all."""
-    settings = {key: value for key, value in experiment.model.items() if key != "name"}
-    name, shape = experiment.model["name"], roster.shape
-    model = flat_model(name, shape, roster.num_classes, settings, roster.vocabulary)
     local = replace(experiment.local, augment=None)
     known = experiment.cohort, experiment.privacy, experiment.faults, seed
-    return Task(roster, model, local, *known, disclosed=roster.told)
+    return Task(roster, experiment.network(roster), local, *known, disclosed=roster.told)
 
 
 def token(directory: Path) -> str:

@@ -25,6 +25,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.models import flat_model
+from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, write_method
 from fedcohort.runs.overrides import override
@@ -154,10 +155,14 @@ class Experiment:
     def task(self, seed: int) -> Task:
         """What every method of this experiment is given for this seed."""
         federation = self.federation(seed)
-        settings = {key: value for key, value in self.model.items() if key != "name"}
-        shape, classes = federation.shape, federation.num_classes
-        model = flat_model(self.model["name"], shape, classes, settings, federation.vocabulary)
+        model = self.network(federation)
         return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
+
+    def network(self, federation: Federation) -> Flat:
+        """The model, for data of this kind."""
+        settings = {key: value for key, value in self.model.items() if key != "name"}
+        fits = federation.shape, federation.num_classes
+        return flat_model(self.model["name"], *fits, settings, federation.vocabulary)
 
     def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
         """The experiment file of one run, or of all, without defaults of data sources, models and methods."""
