@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.stored import RunDir, read_table
 from fedcohort.util import checkpoint
 from support import REPOSITORY

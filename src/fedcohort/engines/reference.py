@@ -46,17 +46,17 @@ class ReferenceEngine:
 
     def size(self, order: Order) -> int:
         """How many samples the client trains on."""
-        return self.task.federation.client(order.client).size(order.quota)
+        return self.task.data.client(order.client).size(order.quota)
 
     def view(self, order: Order) -> View:
         """What the client sees."""
-        own, budget = self.task.federation.client(order.client), order.budget
+        own, budget = self.task.data.client(order.client), order.budget
         size, samples = own.size(order.quota), own.samples(order.quota)
         return View(order.down, order.mine, samples, size, budget.lr, budget.steps_for(size))
 
     def probe(self, order: Order, rows: Tensor, trained: Weights, model: Flat) -> Memory:
         """What it tells beside its update, about the rows it trained on."""
-        train, found = self.task.federation.train, {}
+        train, found = self.task.data.train, {}
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
             sent = worn(sent, order.mine if self.keeps else None)
@@ -67,8 +67,8 @@ class ReferenceEngine:
 
     def job(self, objective: Objective, order: Order, number: int) -> Job:
         """The client's local steps in this round."""
-        task, train = self.task, self.task.federation.train
-        own = task.federation.client(order.client)
+        task, train = self.task, self.task.data.train
+        own = task.data.client(order.client)
         key = task.seed, number, own.number
         view, rows = self.view(order), own.rows(task.seed, order.quota)
         return prepare(objective, task.model, task.local, train.x, train.y, view, key, rows, task.augment)
@@ -83,18 +83,18 @@ class ReferenceEngine:
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
-        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         models = [trial.at(client)[0] for client in trial.clients.tolist()]
         tried = self.predict_each(list(zip(models, rows, strict=True)), train)
         return torch.stack([losses.mean() for losses, _ in tried])
 
     def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
         """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
-        everybody = map(self.task.federation.client, clients.tolist())
+        everybody = map(self.task.data.client, clients.tolist())
         return [own.polled(self.task.seed, number, samples) for own in everybody]
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
-        train = self.task.federation.train
+        train = self.task.data.train
         told = []
         for client in trial.clients.tolist():
             asked = [(model, train.rows(client)) for model in trial.at(client)]
@@ -102,7 +102,7 @@ class ReferenceEngine:
         return trial.clients, torch.stack(told)
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
-        held = self.task.federation.validation
+        held = self.task.data.validation
         table = torch.zeros(len(trial.models), len(trial.clients))
         for column, client in enumerate(trial.clients.tolist()):
             rows = held.rows(client)
@@ -124,7 +124,7 @@ class ReferenceEngine:
     def score(
         self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
     ) -> Scores:
-        federation, test = self.task.federation, self.task.federation.test
+        federation, test = self.task.data, self.task.data.test
         if kept is not None:
             models = [
                 ({**model, "buffers": kept(int(client))["buffers"]}, client[None])

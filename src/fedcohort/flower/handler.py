@@ -71,7 +71,7 @@ class Handler:
 
     def profile(self, payload: Payload) -> Payload:
         """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
-        federation = self.task.federation
+        federation = self.task.data
         splits = federation.train, federation.validation, federation.test
         facts = {
             "name": federation.clients[0],
@@ -99,7 +99,7 @@ class Handler:
         log.info("the run scales by the means of columns: %s", "they are told" if exact else NOT_TOLD)
         if not exact:
             return {}
-        size, few = self.task.federation.client(0).size(), self.policy.min_samples
+        size, few = self.task.data.client(0).size(), self.policy.min_samples
         known = (count[0] >= few) & (size >= few)
         told = {"number": count[0], "mean": mean[0], "spread": spread[0]}
         return {name: torch.where(known, value, 0.0) for name, value in told.items()}
@@ -107,7 +107,7 @@ class Handler:
     def _counts(self) -> Tensor:
         """Label counts of the training data. Those under noise are drawn for all data, because a server
         chooses the split, and scaled. Those of another column are another question."""
-        federation = self.task.federation
+        federation = self.task.data
         if self.level == "exact":
             return federation.counts[0].double()
         splits = federation.train, federation.validation, federation.test
@@ -116,7 +116,7 @@ class Handler:
 
     def _summary(self, part: Part) -> Tensor:
         """What a part counts of the examples, likewise."""
-        federation, classes = self.task.federation, self.task.federation.num_classes
+        federation, classes = self.task.data, self.task.data.num_classes
         if self.level == "exact":
             return part.summarise(*federation.train.examples(0), classes).double()
         as_is = self.reading.get("scale") == "none" and self.reading.get("missing") != "mean"
@@ -135,7 +135,7 @@ class Handler:
         read with other options ``of`` the run are another question."""
         options = {key: value for key, value in sorted(self.reading.items()) if key in of}
         what = f"{what} {json.dumps(options)}" if options else what
-        size = self.task.federation.client(0).size()
+        size = self.task.data.client(0).size()
         ledger = self.policy.ledger(self.keep.ledger, self.method.privacy(self.task.privacy).epsilon)
         try:
             return tidied(torch.tensor(ledger.tell(what, cells, table.tolist())), size)
@@ -156,14 +156,14 @@ class Handler:
         self, engine: ReferenceEngine, trial: Trial, samples: int | None = None, number: int = 0
     ) -> float:
         """On training data: all of them, or as many as the method draws."""
-        size = engine.task.federation.client(0).size()
+        size = engine.task.data.client(0).size()
         used = size if samples is None else min(size, samples)
         self.policy.check_samples(used, "a loss")
         return self.policy.loss(float(engine.losses(trial, samples, number)), used)
 
     def survey(self, payload: Payload) -> Payload:
         engine = self.present(payload)
-        size = engine.task.federation.client(0).size()
+        size = engine.task.data.client(0).size()
         self.policy.check_samples(size, "an answer about models")
         grouping, profile = self.method.grouping, _profile(engine.task)
         most = None
@@ -235,7 +235,7 @@ class Handler:
 
     def cross(self, payload: Payload) -> Payload:
         engine = self.present(payload)
-        held = int(engine.task.federation.validation.sizes[0])
+        held = int(engine.task.data.validation.sizes[0])
         self.policy.check_samples(held, "an accuracy")
         accuracy = engine.cross_accuracy(self._trial(engine, payload))[:, 0]
         told = [self.policy.count(float(each) * held, held) / held for each in accuracy]
@@ -340,7 +340,7 @@ class Handler:
 
 def _profile(task: Task) -> Profile:
     """What this client knows: nothing of the others."""
-    own = task.federation
+    own = task.data
     sizes = own.train.sizes, own.validation.sizes
     return Profile(*sizes, None, own.num_classes, task.model, task.local, task.seed, shape=own.shape)
 

@@ -15,6 +15,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
 from fedcohort.runs.processes import ProcessPool
@@ -26,7 +27,6 @@ from fedcohort.runs.recorder import (
     new_directory,
     run_name,
 )
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.run import Callback, run
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import (
@@ -218,10 +218,10 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     return Recorder(
         job.directory,
         table,
-        task.federation.fingerprint(),
-        read=task.federation.provenance["data"].get("read", ""),
+        task.data.fingerprint(),
+        read=task.data.provenance["data"].get("read", ""),
         about=About.of(job.method, seen, profile),
-        revealed=Revealed.of(seen.federation, profile.counts, profile.summaries),
+        revealed=Revealed.of(seen.data, profile.counts, profile.summaries),
     )
 
 

@@ -22,6 +22,7 @@ from fedcohort.core.trust import Trust
 from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
 from fedcohort.data.locate import user_path
 from fedcohort.data.partition import PARTITIONS, Partitioner
+from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.models import flat_model
@@ -158,7 +159,7 @@ class Experiment:
         model = self.network(federation)
         return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
 
-    def network(self, federation: Federation) -> Flat:
+    def network(self, federation: Federation | Revealed) -> Flat:
         """The model, for data of this kind."""
         settings = {key: value for key, value in self.model.items() if key != "name"}
         fits = federation.shape, federation.num_classes

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from fedcohort.core.evaluate import Row
 from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
-from fedcohort.runs.revealed import Revealed
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError

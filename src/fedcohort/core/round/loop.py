@@ -52,7 +52,7 @@ def start(method: Method, task: Task, profile: Profile, folder: Path | None = No
     up += FLOAT * profile.moments * len(profile.eligible)
     down = FLOAT * profile.moments // 3 * 2 * profile.num_clients  # mean and deviation
     if method.pooled:  # the examples themselves travel
-        example = task.federation.train.x[0]
+        example = task.data.train.x[0]
         up = int(profile.size.sum()) * (example.numel() * example.element_size() + FLOAT)
     clients = client_store.empty(batchnorm.blank(method.objective, profile), len(profile.eligible), folder)
     return State(0, groups, grouping, clients, bytes_up=up, bytes_down=0 if method.pooled else down)
