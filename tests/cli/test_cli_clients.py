@@ -58,7 +58,7 @@ def test_drift_names_the_client_the_band_and_the_classes(cli: Cli, here: Path) -
 
 def test_drift_with_a_run_says_who_should_move(cli: Cli, here: Path, run: str) -> None:
     """The label counts of the run's clients, and the first one holding what one of another group holds."""
-    from fedcohort.runs.finished import FinishedRun
+    from fedcohort.runs.stored import FinishedRun
 
     finished = FinishedRun.read(Path(run))
     counts, classes = finished.counts()

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from fedcohort.data.revealed import Revealed
+from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder
-from fedcohort.runs.revealed import Revealed
+from fedcohort.runs.stored import RunDir, read_table
 from fedcohort.util import checkpoint
 from support import REPOSITORY
 from support.cli_calls import Cli, contents
@@ -39,7 +41,7 @@ def one_sentence(answer: Any) -> str:
     return str(answer.err)
 
 
-# A directory of today's version ----------------------------------------------------------------------------
+# Directories of earlier versions ---------------------------------------------------------------------------
 
 
 def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path) -> None:
@@ -70,21 +72,81 @@ def test_directories_of_version_0_1_0_are_read_and_resumed(cli: Cli, here: Path)
     assert "Labels of the clients" in (here / "report.html").read_text()
 
 
+def test_directories_since_they_are_self_contained_are_read_and_resumed(cli: Cli, here: Path) -> None:
+    """Of its two runs one is complete, and the other lost its last two rounds to a power cut."""
+    home = shutil.copytree(STORED.with_name("digits-002"), here / "old")
+    (complete,), (stopped,) = home.glob("clust_psi_pfl*"), home.glob("fedavgm*")
+    assert cli("report", "old").code == 0
+    text = (here / "report.html").read_text()
+    assert "Labels of the clients" in text
+    assert "8 local steps" in text
+    states = {run["method"]: run["state"] for run in json.loads(cli("watch", "old", "--json").out)["runs"]}
+    assert states == {"clust_psi_pfl": "complete", "fedavgm": "stopped"}
+    known = Revealed.read(complete / "roster.safetensors")
+    assert known.counts is not None
+    for name, counts in (("old", known.counts), ("new", known.counts[[1, 0, 2, 3, 4, 5]])):
+        table = zip(known.clients, counts.int().tolist(), strict=True)
+        rows = [",".join([client, *map(str, row)]) for client, row in table]
+        (here / f"{name}.csv").write_text("\n".join([",".join(["client", *known.classes]), *rows]))
+    joined = json.loads(cli("assign", str(complete), "--counts", "old.csv", "--json").out)
+    assert sum(group["members"] for group in joined["groups"]) == 6
+    assert len(joined["groups"]) == 2
+    drift = json.loads(cli("drift", "old.csv", "new.csv", "--run", str(complete), "--json").out)
+    assert [client["band"] == "major" for client in drift["clients"]] == [True, True, *[False] * 4]
+    wanted = read_table(stopped / "table.csv")
+    assert cli("run", "--resume", "old", "--json").code == 0
+    rows = read_table(stopped / "table.csv")
+    assert [row for row in rows if row.round <= 10] == [row for row in wanted if row.round <= 10]
+    ended, before = (
+        {row.key: row.value for row in table if row.round == 12 and row.metric in ("loss", "train_loss")}
+        for table in (rows, wanted)
+    )
+    assert ended == pytest.approx(before, rel=1e-3)  # other machines round in other ways
+    assert ended.keys() == {"train_loss", "global.loss", "personal.loss"}
+    assert cli("assign", str(stopped), "--counts", "old.csv").code == 0
+
+
 # Label counts ----------------------------------------------------------------------------------------------
 
 
-def test_a_look_needs_no_data(cli: Cli, here: Path) -> None:
-    """The table of samples is gone; reports and assign still know what clients revealed."""
-    rows = [f"{'north' if k % 3 else 'south'},{k % 7},{k % 2}" for k in range(60)]
-    (here / "samples.csv").write_text("\n".join(["site,age,ill", *rows, ""]))
-    data = "data={source='table', path='samples.csv', client='site', label='ill'}"
-    asked = ("--set", data, "--set", "partition={name='natural'}")
-    (run,) = json.loads(cli("run", "e.toml", *asked, "--json").out)["runs"]
+def test_a_look_needs_no_data(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of samples is gone, and no experiment can be made; still all is known that clients revealed,
+    by their names and those of the classes, and which runs had the same data."""
+    rows = [
+        f"{('north', 'south', 'west')[k % 3]},{k % 7},{'ill' if k % 9 < k % 4 else 'well'}" for k in range(90)
+    ]
+    (here / "samples.csv").write_text("\n".join(["site,age,outcome", *rows, ""]))
+    data = "data={source='table', path='samples.csv', client='site', label='outcome'}"
+    methods = "method=['fedavg', 'clust_psi_pfl']"
+    asked = ("--set", data, "--set", "partition={name='natural'}", "--set", methods)
+    runs = [run["dir"] for run in json.loads(cli("run", "e.toml", *asked, "--json").out)["runs"]]
     (here / "samples.csv").unlink()
-    assert cli("report", run["dir"]).code == 0
-    assert "Labels of the clients" in (here / "report.html").read_text()
-    (here / "new.csv").write_text("site,0,1\nwest,4,5\n")
-    assert cli("assign", run["dir"], "--counts", "new.csv", "--client", "site").code == 0
+    monkeypatch.setattr(Experiment, "of", None)
+    assert cli("report", "runs/e-001").code == 0
+    text = (here / "report.html").read_text()
+    assert "Labels of the clients" in text
+    assert all(name in text for name in ("north", "south", "west", "ill", "well"))
+    assert json.loads(cli("watch", "runs/e-001", "--json").out)["runs"][1]["state"] == "complete"
+    assert len({RunDir.read(Path(run)).environment()["fingerprint"] for run in runs}) == 1
+    (here / "old.csv").write_text("site,ill,well\nnorth,4,20\nsouth,9,11\nwest,5,5\n")
+    (here / "new.csv").write_text("site,ill,well\nnorth,90,2\nsouth,9,11\nwest,5,5\n")
+    for run in runs:
+        answer = cli("assign", run, "--counts", "new.csv", "--client", "site", "--json")
+        assert sum(group["members"] for group in json.loads(answer.out)["groups"]) == 3
+        drift = cli("drift", "old.csv", "new.csv", "--client", "site", "--run", run, "--json")
+        assert json.loads(drift.out)["clients"][0]["band"] == "major"
+
+
+def test_label_counts_are_those_that_the_method_saw(cli: Cli, here: Path) -> None:
+    """Who trains on validation data too tells the counts of both, and no others beside them."""
+    asked = ("--set", "split.validation=0.3", "--set", "method=['fairavg', 'fairavg(everything=true)']")
+    runs = json.loads(cli("run", "e.toml", *asked, "--json").out)["runs"]
+    part, whole = (Revealed.read(Path(run["dir"]) / "roster.safetensors") for run in runs)
+    assert part.sizes[1].sum() > whole.sizes[1].sum() == 0
+    assert torch.equal(part.sizes[:2].sum(0), whole.sizes[0])
+    for known in (part, whole):
+        assert known.counts is not None
+        assert torch.equal(known.counts.sum(1), known.sizes[0].double())
 
 
 @pytest.mark.parametrize("counts", ["exact", "noised", "withheld"])

@@ -140,9 +140,9 @@ def test_merged_models_train_on_features_as_they_are(task: Task) -> None:
 def test_undoes_what_loading_did(federation: Federation) -> None:
     """By the federation's scale; without any, pixels are what they are."""
     assert augment.augmentation(federation).mean.item() == 0
-    scale = Scale(torch.tensor([0.25]), torch.tensor([0.5]))
+    scale = Scale(torch.tensor([0.25]), torch.tensor([0.4]))
     change = augment.augmentation(replace(federation, scale=scale))
-    assert (change.mean.item(), change.std.item()) == (0.25, 0.5)
+    assert (change.mean.item(), change.std.item()) == pytest.approx((0.25, 0.4))
 
 
 def _dealt(x: Tensor) -> Federation:
@@ -164,6 +164,23 @@ def _dealt(x: Tensor) -> Federation:
 def test_what_is_no_image_is_refused(x: Tensor, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Task.of(_dealt(x), "logistic", local=LOCAL)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 255), (-1, 1), (0.4, 1.6)])
+def test_images_that_do_not_lie_between_black_and_white_are_refused(low: float, high: float) -> None:
+    """Scaled ones, too: what their scale undoes would be cut off."""
+    x = low + (high - low) * torch.rand(40, 3, 4, 4, generator=generator(0, "pixels")).round(decimals=1)
+
+    def task(x: Tensor) -> Task:
+        data = Dataset(x, torch.arange(len(x)) % 2, ("a", "b"), numbers=torch.ones(3, dtype=torch.bool))
+        return Task.of(federate(data, partitioner("iid", clients=2)), "logistic", local=LOCAL)
+
+    with pytest.raises(UserError, match="no such images have the means and deviations of these: give bytes"):
+        task(x)
+    x = (x - low) / (high - low)
+    x[:, 1] = 1  # a channel may hold one value
+    x[:, 2] = x[:, 2].round()  # and nothing but black and white
+    assert task(x).augment is not None
 
 
 def test_is_a_setting_of_the_experiment_file() -> None:

@@ -46,6 +46,30 @@ def test_split_holds_clients_as_slices() -> None:
     assert split.client.tolist() == [0, 0, 2, 2, 2]
 
 
+@pytest.mark.parametrize("quota", [None, torch.tensor([3.0, 1.0, 100.0, 2.0])])
+def test_a_client_holds_and_draws_the_same_alone(quota: torch.Tensor | None) -> None:
+    """Whatever others there are; only its number goes with it, and the order of classes may be another."""
+    whole = federate(blobs(), partitioner("dirichlet", clients=8), SplitPlan(validation=0.25), seed=1)
+    among = whole.client(5)
+    federation = among.alone(5, ("4", *whole.classes[::-1]))
+    alone = federation.client(0)
+    assert (federation.num_clients, federation.clients, alone.number) == (1, whole.clients[5:6], 5)
+    assert torch.equal(federation.sizes[:, 0], whole.sizes[:, 5])
+    assert alone.size() == among.size() == whole.sizes[0, 5]
+    assert torch.equal(alone.samples().flip(0)[:4], among.samples())
+    swapped = None if quota is None else torch.tensor([0.0, *quota.flip(0)])
+    assert alone.size(swapped) == among.size(quota)
+    assert torch.equal(alone.samples(swapped).flip(0)[:4], among.samples(quota))
+    draws = [(one.rows(7, limit), one.polled(7, 3, 6)) for one, limit in ((among, quota), (alone, swapped))]
+    for ours, theirs in zip(*draws, strict=True):
+        assert torch.equal(whole.train.x[ours], federation.train.x[theirs])
+        assert torch.equal(whole.train.y[ours], 4 - federation.train.y[theirs])
+    elsewhere = among.alone(6, whole.classes).client(0)
+    assert not torch.equal(elsewhere.polled(7, 3, 6), draws[1][1])
+    with pytest.raises(UserError, match="label '0' is none of the federation's classes"):
+        among.alone(5, ("1", "2", "3"))
+
+
 def test_splits_are_disjoint_and_complete() -> None:
     data = blobs()
     federation = federate(data, partitioner("dirichlet", clients=8), SplitPlan(validation=0.25), seed=1)

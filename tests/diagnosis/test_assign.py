@@ -13,7 +13,7 @@ from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.one import One
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.util.errors import UserError
 
 MEMBERS = np.array([[80, 20], [60, 40], [0, 10], [0, 0]])

@@ -9,8 +9,7 @@ import pytest
 from fedcohort.diagnosis.drift import band, chance, measure_drift
 from fedcohort.diagnosis.read import Counts
 from fedcohort.runs.about import About
-from fedcohort.runs.finished import FinishedRun
-from fedcohort.runs.stored import Asked, RunDir
+from fedcohort.runs.stored import Asked, FinishedRun
 from fedcohort.util.errors import UserError
 
 
@@ -21,7 +20,7 @@ def counts(classes: str = "ab", **clients: list[int]) -> Counts:
 def run_with(**group: int) -> FinishedRun:
     asked = Asked({"rounds": 1, "seeds": [0], "method": ["fedavg"]}, Path("run"))
     about = About.rebuilt("fedavg", asked.privacy, elsewhere=False)
-    return FinishedRun(RunDir(Path("run"), asked, about), group)
+    return FinishedRun(Path("run"), asked, about, group)
 
 
 def test_psi_by_hand():

@@ -16,9 +16,9 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcohort.core.state import pack
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
 from fedcohort.flower.messages import NonsenseError, Payload
-from fedcohort.flower.roster import Roster
 from fedcohort.flower.transport import Silence, Transport
 from fedcohort.runs.events import read_events
 from fedcohort.runs.experiment import config_hash
@@ -223,8 +223,8 @@ def test_numbers_have_bounds_also_where_nobody_is_there_to_compare_with(facts: d
         attacked(tmp_path, "fedavg", lambda kind, node, reply: attack(reply))
 
 
-def met(out: Path) -> Roster:
-    return Roster.load(next(out.glob("experiment-*/*/roster.safetensors")))
+def met(out: Path) -> Revealed:
+    return Revealed.read(next(out.glob("experiment-*/*/roster.safetensors")))
 
 
 @pytest.mark.parametrize("name", [DIGITS, SURROGATES, "=1+1", "a\nb", "client 1", "client 1 1002"])

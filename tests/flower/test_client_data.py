@@ -11,10 +11,11 @@ from flwr.app import Context, RecordDict
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.core.trust import Trust
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
 from fedcohort.flower.client_info import ClientInfo
 from fedcohort.flower.ledger import Ledger
-from fedcohort.flower.roster import Roster, Wanted, agreed
+from fedcohort.flower.roster import Wanted, agreed
 from fedcohort.runs.run import Result
 from fedcohort.util.errors import UserError
 from support.flower_tiny import experiment, through_flower
@@ -53,8 +54,8 @@ def hospitals(out: Path, labels: tuple[tuple[str, ...], ...] = LABELS, privacy: 
     return InProcess(contexts)
 
 
-def roster(out: Path) -> Roster:
-    return Roster.load(next(out.glob("experiment-*/*/roster.safetensors")))
+def roster(out: Path) -> Revealed:
+    return Revealed.read(next(out.glob("experiment-*/*/roster.safetensors")))
 
 
 def final(result: Result) -> dict[str, float]:
@@ -68,7 +69,7 @@ def test_each_hospital_reads_its_own_table(tmp_path: Path) -> None:
     met = roster(tmp_path)
     assert met.clients == NAMES
     assert met.classes == ("ill", "unknown", "well")
-    assert met.told.counts.tolist() == [[16, 0, 16], [16, 0, 16], [0, 16, 16]]
+    assert met.counts.tolist() == [[16, 0, 16], [16, 0, 16], [0, 16, 16]]
     assert final(result).keys() == set(NAMES)
     assert result.metrics["global.accuracy"] > 0.5
 
@@ -79,7 +80,7 @@ def test_one_question_is_enough_where_classes_are_listed(tmp_path: Path) -> None
     grid = hospitals(tmp_path, (("ill",), ("well",), ("well", "unknown")))  # some hold a single class
     through_flower(asked, tmp_path, grid)
     assert sum(kind == messages.PROFILE for kind, *_ in grid.seen) == 3
-    counts = roster(tmp_path).told.counts
+    counts = roster(tmp_path).counts
     assert counts.shape == (3, 3)
     assert not torch.equal(counts, counts.round())  # the noise
 
@@ -91,7 +92,7 @@ def test_noise_is_not_drawn_twice(tmp_path: Path) -> None:
     assert sum(kind == messages.PROFILE for kind, *_ in grid.seen) == 6
     met = roster(tmp_path)
     assert met.clients == NAMES
-    for name, told in zip(NAMES, met.told.counts, strict=True):
+    for name, told in zip(NAMES, met.counts, strict=True):
         (entry,) = Ledger(tmp_path / "keep" / "told" / name, 0.5, 0.5).entries()
         noisy = torch.tensor([entry["told"][each] for each in met.classes]).clamp(min=0).double()
         torch.testing.assert_close(told, 32 * noisy / noisy.sum())
@@ -153,7 +154,7 @@ def test_a_function_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         del context.node_config["data"]
         context.node_config["load"] = "ward:load"
     result, _ = through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
-    assert roster(tmp_path).train.sizes.tolist() == [16, 16, 16]
+    assert roster(tmp_path).sizes[0].tolist() == [16, 16, 16]
     assert final(result).keys() == set(NAMES)
 
 
@@ -176,7 +177,7 @@ def test_a_loader_of_the_run_is_for_those_who_have_no_data_of_their_own(
     grid.contexts[FIRST].node_config = {"partition-id": 7, "keep": str(tmp_path / "keep"), "allow": "clinic"}
     through_flower(experiment("fedavg", **TABLE), tmp_path, grid)
     met = roster(tmp_path)
-    assert dict(zip(met.clients, met.train.sizes.tolist(), strict=True)) == {
+    assert dict(zip(met.clients, met.sizes[0].tolist(), strict=True)) == {
         "client 7": 16,
         "south": 32,
         "west": 32,

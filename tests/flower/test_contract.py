@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedcohort.core.disclosure import Disclosed
+from fedcohort.data.revealed import Revealed
 from fedcohort.engines.reference import ReferenceEngine
-from fedcohort.flower.roster import Roster
 from fedcohort.runs.run import run
 from support.flower_tiny import ROUNDS, experiment, through_flower
 from support.methods import FEDERATED
@@ -22,9 +23,10 @@ def test_method(text: str, tmp_path: Path) -> None:
     ours, _ = through_flower(asked, tmp_path)
     task = asked.task(0)
     if asked.methods[0].privacy(asked.privacy).counts == "noised":
-        told = Roster.load(next(tmp_path.glob("experiment-*/*/roster.safetensors"))).told
-        assert not told.counts.equal(task.federation.counts.double())
-        task = replace(task, disclosed=told)
+        told = Revealed.read(next(tmp_path.glob("experiment-*/*/roster.safetensors")))
+        assert told.counts is not None
+        assert not told.counts.equal(task.data.counts.double())
+        task = replace(task, disclosed=Disclosed(told.counts, dict(told.summaries)))
     theirs = run(asked.methods[0], task, ROUNDS, asked.evaluation, engine=ReferenceEngine)
     assert len(ours.state.groups) == len(theirs.state.groups)
     assert torch.equal(ours.state.grouping["group"], theirs.state.grouping["group"])

@@ -7,8 +7,8 @@ import pytest
 from flwr.app import Message
 from safetensors.torch import safe_open, save_file
 
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
-from fedcohort.flower.roster import Roster
 from support.flower_tiny import CLIENTS, experiment, through_flower
 from support.inprocess import FIRST, InProcess, Killed, killed_after
 from support.misbehaviour import BAD, log_of, rewritten, values
@@ -32,8 +32,8 @@ def run(out: Path, grid: InProcess) -> list[float]:
     return values(result, "lost")
 
 
-def met(out: Path) -> Roster:
-    return Roster.load(next(out.glob("experiment-*/*/roster.safetensors")))
+def met(out: Path) -> Revealed:
+    return Revealed.read(next(out.glob("experiment-*/*/roster.safetensors")))
 
 
 def gone_after_training(grid: InProcess, name: str, key: bytes) -> None:

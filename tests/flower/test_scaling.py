@@ -7,11 +7,10 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
 
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
 from fedcohort.flower.messages import Payload
-from fedcohort.flower.roster import Roster
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.run import Result, run
 from support.flower_tiny import through_flower
 from support.inprocess import FIRST, InProcess
@@ -87,7 +86,7 @@ def test_the_same_table_gives_the_same_numbers(tables: Path, scale: str) -> None
     ]
     assert [bool(each) for each in told] == [scale == "federated"] * 2
     path = next(tables.glob("experiment-*/*/roster.safetensors"))
-    assert Roster.load(path).clients == tuple(SITES)
+    assert Revealed.read(path).clients == tuple(SITES)
     assert (Revealed.read(path).scale is not None) == (scale == "federated")
 
 
@@ -102,7 +101,7 @@ def test_what_nobody_tells_each_does_for_itself_and_it_is_said(tables: Path) -> 
 
 def test_who_tells_nothing_is_scaled_by_the_others(tables: Path) -> None:
     deployed(tables, tables, asked(tables), site10="noised", site2="exact")
-    met = Roster.load(next(tables.glob("experiment-*/*/roster.safetensors")))
+    met = Revealed.read(next(tables.glob("experiment-*/*/roster.safetensors")))
     alone = asked(tables, data={"path": str(tables / "site2.csv")}).federation(0).scale
     assert met.clients == tuple(SITES)
     assert all(map(torch.equal, met.scale, alone))
@@ -173,7 +172,7 @@ def test_who_tells_nonsense_is_left_out_alone(tables: Path, change: dict, why: s
     grid = clients(tables, tables, dict.fromkeys(("site2", "site3", "site10", "site11"), "exact"))
     grid.spoil = liar(change)  # type: ignore[assignment]
     through_flower(asked(tables), tables, grid)
-    met = Roster.load(next(tables.glob("experiment-*/*/roster.safetensors")))
+    met = Revealed.read(next(tables.glob("experiment-*/*/roster.safetensors")))
     assert met.clients == ("site3", "site10", "site11")
     assert why in log_of(tables)
     assert bool((met.scale.mean.abs() < 1000).all())

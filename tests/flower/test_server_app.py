@@ -10,8 +10,8 @@ from flwr.app import Context, RecordDict
 from fedcohort.flower import messages
 from fedcohort.flower.server_app import app
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.finished import FinishedRun
 from fedcohort.runs.recorder import read_table
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.util.errors import UserError
 from support.flower_tiny import CLIENTS, TINY, nodes
 from support.inprocess import InProcess

@@ -1,5 +1,6 @@
 """Experiment files: every way to write a method, defaults, overrides, and what is kept of them."""
 
+import dataclasses
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcohort.core.method import METHODS, Method
+from fedcohort.data.sources import SOURCES, places_in
 from fedcohort.methods.fedprox import FedProx
 from fedcohort.runs.experiment import Experiment, config_hash, difference
 from fedcohort.runs.overrides import override
@@ -113,6 +115,39 @@ def test_paths_are_kept_absolute_unless_they_are_below_the_data_root(
         monkeypatch.chdir("/")
         assert len(asked.dataset) == 20
         monkeypatch.chdir(tmp_path)
+
+
+OWN_SOURCE = """
+from dataclasses import dataclass
+from fedcohort.api import DataPath, Dataset, Places, register
+
+@register
+@dataclass(frozen=True)
+class Archive:
+    volumes: DataPath | None = None
+    title: str = ""
+
+    def load(self, where: Places) -> Dataset: ...
+"""
+
+
+def test_the_type_of_an_option_says_that_it_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archive.py").write_text(OWN_SOURCE)
+    (tmp_path / "shelf").mkdir()
+    data = {"source": "archive", "volumes": "shelf", "title": "shelf"}
+    table = {"method": "fedavg", "imports": ["archive"], "data": data}
+    assert Experiment.of(table).data == {**data, "volumes": str(tmp_path / "shelf")}
+    assert Experiment.of(table, elsewhere=True).data == {**data, "volumes": "at the client"}
+
+
+@pytest.mark.parametrize("name", SOURCES.names())
+def test_paths_of_our_own_sources_are_declared(name: str) -> None:
+    options = {field.name: "" for field in dataclasses.fields(SOURCES.get(name))}
+    named = {option for option in options if "path" in option}
+    assert places_in({"source": name, "root": "", **options}).keys() == {"root", *named}
 
 
 def test_federations_are_shared_by_methods_and_differ_between_seeds() -> None:

@@ -14,7 +14,7 @@ from fedcohort.diagnosis.assign import join_by_counts
 from fedcohort.diagnosis.read import read_numbers
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.util.names import in_order
 
 SITES = 60

@@ -10,11 +10,11 @@ import tomli_w
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.evaluate import Row
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import environment, run_name
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.stored import ROSTER, Asked, RunDir
 
 TINY: dict[str, Any] = {

@@ -54,7 +54,7 @@ from fedcohort.core.roles.optional import (
     TellsIID,
 )
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
 from fedcohort.data.sources import SOURCES, Source
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
@@ -91,6 +91,7 @@ __all__ = [
     "Averaging",
     "Broadcasts",
     "Clients",
+    "DataPath",
     "Dataset",
     "Domain",
     "Flat",

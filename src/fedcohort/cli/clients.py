@@ -46,7 +46,7 @@ def assign(
         raise UserError("give either --counts or --losses: what is known of the newcomers")
     from fedcohort.diagnosis.assign import join_by_counts, join_by_losses
     from fedcohort.diagnosis.read import read_counts, read_numbers
-    from fedcohort.runs.finished import FinishedRun
+    from fedcohort.runs.stored import FinishedRun
 
     finished = FinishedRun.read(run)
     if counts is not None:
@@ -83,7 +83,7 @@ def drift(
     """
     from fedcohort.diagnosis.drift import measure_drift
     from fedcohort.diagnosis.read import read_counts
-    from fedcohort.runs.finished import FinishedRun
+    from fedcohort.runs.stored import FinishedRun
 
     before, after = (read_counts(path, client, label, single=True) for path in (old, new))
     result = measure_drift(before, after, None if run is None else FinishedRun.read(run))

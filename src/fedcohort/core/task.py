@@ -15,6 +15,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy, Profile
 from fedcohort.data.augment import Augment, augmentation
 from fedcohort.data.federation import Federation
+from fedcohort.data.revealed import Revealed
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.util.errors import UserError
@@ -24,7 +25,7 @@ from fedcohort.util.errors import UserError
 class Task:
     """What is trained, on whose data, under which conditions; a method says how."""
 
-    federation: Federation
+    federation: Federation | Revealed  # of simulated clients, or what is known of those that are elsewhere
     model: Flat
     local: Local = Local()
     cohort: int | float = 0.1  # clients a round: a number, or a fraction of all clients
@@ -62,14 +63,21 @@ class Task:
             )
         _ = self.augment  # refuses what is no image before anything is trained
 
+    @property
+    def data(self) -> Federation:
+        """The examples, where they are here."""
+        if isinstance(self.federation, Revealed):
+            raise UserError("the examples of real clients stay where they are")
+        return self.federation
+
     @cached_property
     def augment(self) -> Augment | None:
         """What changes training images at random, if anything does."""
-        return None if self.local.augment is None else augmentation(self.federation)
+        return None if self.local.augment is None else augmentation(self.data)
 
     @cached_property
     def cohort_size(self) -> int:
-        eligible = int((self.federation.train.sizes > 0).sum())
+        eligible = int((self.federation.sizes[0] > 0).sum())
         if isinstance(self.cohort, int):
             return min(self.cohort, eligible)
         return min(eligible, max(1, math.floor(self.cohort * self.federation.num_clients + 1e-9)))
@@ -77,15 +85,15 @@ class Task:
     @cached_property
     def slow(self) -> set[int]:
         """The stragglers."""
-        eligible = self.federation.train.sizes.nonzero().flatten()
+        eligible = self.federation.sizes[0].nonzero().flatten()
         return self.faults.slow(eligible, self.seed)
 
     def profile(self, method: Method) -> Profile:
         """What this method's server side may know of the federation."""
-        told = self.disclosed or disclose(self.federation, method, self.privacy, self.seed)
+        told = self.disclosed or disclose(self.data, method, self.privacy, self.seed)
         return Profile(
-            size=self.federation.train.sizes,
-            held_out=self.federation.validation.sizes,
+            size=self.federation.sizes[0],
+            held_out=self.federation.sizes[1],
             counts=told.counts,
             num_classes=self.federation.num_classes,
             model=self.model,
@@ -105,7 +113,7 @@ class Task:
             self = replace(self, federation=self.federation.without_validation())
         if not method.pooled:
             return self
-        fraction = self.cohort_size / int((self.federation.train.sizes > 0).sum())
+        fraction = self.cohort_size / int((self.federation.sizes[0] > 0).sum())
         steps = self.local.steps
         local = replace(
             self.local,
@@ -113,7 +121,7 @@ class Task:
             steps=None if steps is None else steps * self.cohort_size,
             bn="average" if self.local.bn == "local" else self.local.bn,  # everybody is served by the one
         )
-        return replace(self, federation=self.federation.pooled(), local=local, cohort=1, faults=Faults())
+        return replace(self, federation=self.data.pooled(), local=local, cohort=1, faults=Faults())
 
     def local_at(self, number: int) -> Local:
         """Everybody's local budget in this round, stragglers' aside."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fedcohort.data.scaling import Scale
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 STRENGTH = 0.2  # of brightness, contrast and saturation
 FLIPPED, GREY = 0.5, 0.1  # share of the images
+ROUNDING = 1e-5  # of a mean or a variance
 LUMA = {1: (1.0,), 3: (0.299, 0.587, 0.114)}  # how bright each channel seems (ITU-R BT.601)
 
 
@@ -75,12 +77,24 @@ def augmentation(federation: "Federation") -> Augment:
         raise UserError(
             f"local.augment changes images of one or three channels, not examples of shape {shape}: remove it"
         )
-    x = federation.train.x
-    if federation.scale is not None:
-        return Augment(*(value.view(-1, 1, 1) for value in federation.scale))
-    if x.min() < 0 or x.max() > 1:
+    x, scale = federation.train.x, federation.scale
+    if scale is not None and not _of_images(scale):
+        raise UserError(
+            "local.augment needs images between 0 and 1, and no such images have the means and deviations of "
+            "these: give bytes, or scale them and set normalise = false"
+        )
+    if scale is None and (x.min() < 0 or x.max() > 1):
         raise UserError(
             f"local.augment needs images between 0 and 1, but these run from {x.min():.3g} to {x.max():.3g}: "
             "give bytes and no data.scale = 'client', or scale them and set normalise = false"
         )
-    return Augment(torch.zeros(shape[0], 1, 1), torch.ones(shape[0], 1, 1))
+    scale = scale or Scale(torch.zeros(shape[0]), torch.ones(shape[0]))
+    return Augment(*(value.view(-1, 1, 1) for value in scale))
+
+
+def _of_images(scale: Scale) -> bool:
+    """Whether numbers between 0 and 1 can have it: their variance is at most mean (1 - mean), as Bhatia and
+    Davis showed. A channel of one value has a deviation of 1."""
+    mean, std = scale
+    variance = torch.where(std == 1, 0.0, std.square())
+    return bool((variance <= mean * (1 - mean) + ROUNDING).all())

@@ -4,10 +4,10 @@ A client is a slice of an index, so ten thousand clients are two long vectors, n
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedcohort.data.scaling import Moments, Scale
+from fedcohort.util.errors import UserError
+from fedcohort.util.keyed import generator
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Federation:
     iid: Tensor | None = None  # [K] who drew labels like everybody's, where the protocol knows it
     scale: Scale | None = None  # by which the numbers of all clients were changed, if by one
     moments: Moments | None = None  # of each client's training rows before that
+    first: int = 0  # number of the first client, where this was taken out of a larger federation
 
     @property
     def num_clients(self) -> int:
@@ -100,6 +103,11 @@ class Federation:
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """[3, K] of training, validation and test data."""
+        return torch.stack([split.sizes for split in (self.train, self.validation, self.test)])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,15 +126,7 @@ class Federation:
 
     def fingerprint(self, purpose: str = "") -> str:
         """A sha256, equal for two federations only if each client has the same rows for the same use."""
-        digests: dict[int, bytes] = {}
-        total = hashlib.sha256(purpose.encode())
-        for split in (self.train, self.validation, self.test):
-            for tensor in (split.x, split.y, split.index, split.offsets):
-                if id(tensor) not in digests:  # splits of a pooled data set share x
-                    digests[id(tensor)] = _digest(tensor)
-                total.update(digests[id(tensor)])
-        total.update("\x1f".join(self.classes).encode())
-        return total.hexdigest()
+        return fingerprint((self.train, self.validation, self.test), self.classes, purpose)
 
     def without_validation(self) -> "Federation":
         """The same, but what is held out for validation is training data, too."""
@@ -141,6 +141,20 @@ class Federation:
         nothing = replace(held, index=held.index[:0], offsets=torch.zeros_like(held.offsets))
         return replace(self, train=Split.owned(x, y, rows, client, self.num_clients), validation=nothing)
 
+    def encoded(self, encode: Callable[[Tensor], Tensor], width: int) -> "Federation":
+        """The same, with ``[n, width]`` features in place of examples."""
+        known: dict[int, Tensor] = {}  # splits may share their examples
+
+        def of(split: Split) -> Split:
+            if id(split.x) not in known:
+                known[id(split.x)] = encode(split.x)
+            return replace(split, x=known[id(split.x)])
+
+        return replace(self, train=of(self.train), validation=of(self.validation), test=of(self.test))
+
+    def client(self, place: int) -> "ClientData":
+        return ClientData(self, place)
+
     def pooled(self) -> "Federation":
         """The centralised reference: client 0 trains on everybody's rows, test rows stay where they are."""
         return replace(
@@ -153,9 +167,92 @@ class Federation:
         )
 
 
+class ClientData(NamedTuple):
+    """What one client holds: among others in a simulation, alone where it is real."""
+
+    federation: Federation
+    place: int  # in that federation
+
+    @property
+    def number(self) -> int:
+        """What it draws at random depends on this, and not on who else is there."""
+        return self.federation.first + self.place
+
+    def samples(self, quota: Tensor | None = None) -> Tensor:
+        """``[C]``: what it trains on, which is no more than it has."""
+        own = self.federation.counts[self.place]
+        return own if quota is None else quota.long().minimum(own)
+
+    def size(self, quota: Tensor | None = None) -> int:
+        """How many samples that is."""
+        if quota is not None:
+            return int(self.samples(quota).sum())
+        bounds = self.federation.train.bounds
+        return bounds[self.place + 1] - bounds[self.place]
+
+    def rows(self, seed: int, quota: Tensor | None = None) -> Tensor:
+        """The rows it trains on. A quota is filled with the same samples in every round."""
+        train = self.federation.train
+        rows = train.rows(self.place)
+        if quota is None:
+            return rows
+        quota = self.samples(quota)
+        shuffled = torch.randperm(len(rows), generator=generator(seed, "quota", self.number))
+        labels = train.y[rows[shuffled]]
+        rank = F.one_hot(labels, len(quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
+        keep = torch.zeros(len(rows), dtype=torch.bool)
+        keep[shuffled] = rank <= quota[labels]
+        return rows[keep]
+
+    def polled(self, seed: int, round_number: int, samples: int | None = None) -> Tensor:
+        """The rows on which it measures a loss: all, or ``samples`` drawn for this round."""
+        rows = self.federation.train.rows(self.place)
+        if samples is None:
+            return rows
+        draw = generator(seed, round_number, "poll", self.number)
+        return rows[torch.randperm(len(rows), generator=draw)[:samples]]
+
+    def alone(self, number: int, classes: Sequence[str]) -> Federation:
+        """A federation of a copy of these data, in which it has this number; ``classes`` are everybody's."""
+        whole, place = self
+        if unknown := [name for name in whole.classes if name not in classes]:
+            raise UserError(f"label '{unknown[0]}' is none of the federation's classes")
+        code = torch.tensor([classes.index(name) for name in whole.classes])
+
+        def only(split: Split) -> Split:
+            x, y = split.examples(place)
+            return Split.of(x, code[y], [torch.arange(len(y))])
+
+        return replace(
+            whole,
+            train=only(whole.train),
+            validation=only(whole.validation),
+            test=only(whole.test),
+            classes=tuple(classes),
+            clients=(whole.clients[place],),
+            truth=None,
+            iid=None,
+            moments=None if whole.moments is None else whole.moments.of(place),
+            first=number,
+        )
+
+
 def take(x: Tensor, rows: Tensor) -> Tensor:
     """``x[rows]``, copied row by row: a fifth of the time of indexing."""
     return F.embedding(rows, x.flatten(1)).view(len(rows), *x.shape[1:])
+
+
+def fingerprint(splits: Iterable[Split], classes: Sequence[str], purpose: str = "") -> str:
+    """A sha256 of all that is in these splits."""
+    digests: dict[int, bytes] = {}
+    total = hashlib.sha256(purpose.encode())
+    for split in splits:
+        for tensor in (split.x, split.y, split.index, split.offsets):
+            if id(tensor) not in digests:  # splits of a pooled data set share x
+                digests[id(tensor)] = _digest(tensor)
+            total.update(digests[id(tensor)])
+    total.update("\x1f".join(classes).encode())
+    return total.hexdigest()
 
 
 def _to_first(split: Split) -> Split:

@@ -7,10 +7,21 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from fedcohort.util.errors import UserError
 
 log = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """Marks a setting of a data source as the path of a file or folder; ``or_hub``: or a name on a hub."""
+
+    or_hub: bool = False
+
+
+DataPath = Annotated[str, Place()]
+HubPath = Annotated[str, Place(or_hub=True)]
 
 
 def user_path(text: str) -> Path:

@@ -17,7 +17,7 @@ from fedcohort.core.roles import Grouping
 from fedcohort.core.roles.optional import PlacesNewcomers
 from fedcohort.diagnosis.read import Counts
 from fedcohort.methods.one import One
-from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.stats.label_distances import Array, hellinger_to_pool, psi
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
@@ -132,7 +132,7 @@ def join_by_counts(run: FinishedRun, newcomers: Counts) -> Joining:
     empty = [name for name, size in zip(newcomers.client_names, rows.sum(1), strict=True) if not size]
     if empty:
         raise UserError(f"client '{empty[0]}' has no samples, so nothing tells its group: remove it")
-    about, group = run.run.about, np.array(list(run.group.values()))
+    about, group = run.about, np.array(list(run.group.values()))
     found = distances(run.grouping or One(), group, counts, rows)
     members = [int((group == number).sum()) for number in found.groups]
     note = ""
@@ -169,7 +169,7 @@ def join_by_losses(run: FinishedRun, losses: Array, clients: list[str], titles: 
 
 def _refuse_alone(run: FinishedRun) -> None:
     """Raises UserError if there is nothing to join."""
-    if run.run.about.silent:
+    if run.about.silent:
         raise UserError(
             f"every client of {run.directory} has its own model, so a newcomer needs one too: "
             "let it train alone, or name a run whose clients share models"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedcohort.diagnosis.assign import NOT_EXECUTED, distances
 from fedcohort.diagnosis.read import Counts
 from fedcohort.methods.one import One
-from fedcohort.runs.finished import FinishedRun
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.stats.label_distances import Array, proportions, psi_terms
 from fedcohort.util.errors import UserError
 

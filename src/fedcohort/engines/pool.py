@@ -165,14 +165,14 @@ class PoolEngine(ReferenceEngine):
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
         if trial.kept is not None:  # a model for each client
             return super().losses(trial, samples, number)
-        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         losses = self.predict(trial.models[0], train, torch.cat(rows))[0]
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         if trial.kept is not None:
             return super().survey(trial, answer)
-        train = self.task.federation.train
+        train = self.task.data.train
         rows = [train.rows(client) for client in trial.clients.tolist()]
         asked = [(model, torch.cat(rows)) for model in trial.models]
         losses = torch.stack([loss for loss, _ in self.predict_each(asked, train)])
@@ -182,7 +182,7 @@ class PoolEngine(ReferenceEngine):
     def cross_accuracy(self, trial: Trial) -> Tensor:
         if trial.kept is not None:
             return super().cross_accuracy(trial)
-        held = self.task.federation.validation
+        held = self.task.data.validation
         rows = [held.rows(client) for client in trial.clients.tolist()]
         every, sizes = torch.cat(rows), [len(own) for own in rows]
         asked = [(model, every) for model in trial.models]

@@ -18,7 +18,6 @@ from fedcohort.core.task import Task
 from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split, take
 from fedcohort.models.flat import Flat, Weights
-from fedcohort.util.keyed import generator
 
 CHUNK = 4096  # examples evaluated at a time
 
@@ -31,7 +30,6 @@ class ReferenceEngine:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.counts, self.sizes = task.federation.counts, task.federation.train.sizes
         self.keeps = task.local.keeps_statistics(task.model)  # nobody sends statistics
         self._merged: tuple[Sequence[Weights], ReferenceEngine] | None = None
 
@@ -47,40 +45,19 @@ class ReferenceEngine:
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         return list(answers)
 
-    def samples(self, order: Order) -> Tensor:
-        """``[C]``: what the client trains on, which is no more than it has."""
-        own = self.counts[order.client]
-        return own if order.quota is None else order.quota.long().minimum(own)
-
     def size(self, order: Order) -> int:
-        """How many samples that is."""
-        if order.quota is not None:
-            return int(self.samples(order).sum())
-        bounds = self.task.federation.train.bounds
-        return bounds[order.client + 1] - bounds[order.client]
+        """How many samples the client trains on."""
+        return self.task.data.client(order.client).size(order.quota)
 
     def view(self, order: Order) -> View:
         """What the client sees."""
-        size, budget = self.size(order), order.budget
-        return View(order.down, order.mine, self.samples(order), size, budget.lr, budget.steps_for(size))
-
-    def rows(self, order: Order) -> Tensor:
-        """The rows it trains on. A quota is filled with the same samples in every round."""
-        train, client = self.task.federation.train, order.client
-        rows = train.rows(client)
-        if order.quota is None:
-            return rows
-        quota = self.samples(order)
-        shuffled = torch.randperm(len(rows), generator=generator(self.task.seed, "quota", client))
-        labels = train.y[rows[shuffled]]
-        rank = F.one_hot(labels, len(quota)).cumsum(0).gather(1, labels[:, None])[:, 0]
-        keep = torch.zeros(len(rows), dtype=torch.bool)
-        keep[shuffled] = rank <= quota[labels]
-        return rows[keep]
+        own, budget = self.task.data.client(order.client), order.budget
+        size, samples = own.size(order.quota), own.samples(order.quota)
+        return View(order.down, order.mine, samples, size, budget.lr, budget.steps_for(size))
 
     def probe(self, order: Order, rows: Tensor, trained: Weights, model: Flat) -> Memory:
         """What it tells beside its update, about the rows it trained on."""
-        train, found = self.task.federation.train, {}
+        train, found = self.task.data.train, {}
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
             sent = worn(sent, order.mine if self.keeps else None)
@@ -91,10 +68,10 @@ class ReferenceEngine:
 
     def job(self, objective: Objective, order: Order, number: int) -> Job:
         """The client's local steps in this round."""
-        task, train = self.task, self.task.federation.train
-        key = task.seed, number, order.client
-        view = self.view(order)
-        rows = self.rows(order)
+        task, train = self.task, self.task.data.train
+        own = task.data.client(order.client)
+        key = task.seed, number, own.number
+        view, rows = self.view(order), own.rows(task.seed, order.quota)
         return prepare(objective, task.model, task.local, train.x, train.y, view, key, rows, task.augment)
 
     def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
@@ -108,24 +85,18 @@ class ReferenceEngine:
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
-        train, rows = self.task.federation.train, self.polled_rows(trial.clients, samples, number)
+        train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         models = [trial.at(client)[0] for client in trial.clients.tolist()]
         tried = self.predict_each(list(zip(models, rows, strict=True)), train)
         return torch.stack([losses.mean() for losses, _ in tried])
 
     def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
         """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
-        rows = [self.task.federation.train.rows(client) for client in clients.tolist()]
-        if samples is None:
-            return rows
-        keys = [generator(self.task.seed, number, "poll", client) for client in clients.tolist()]
-        return [
-            own[torch.randperm(len(own), generator=key)[:samples]]
-            for own, key in zip(rows, keys, strict=True)
-        ]
+        everybody = map(self.task.data.client, clients.tolist())
+        return [own.polled(self.task.seed, number, samples) for own in everybody]
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
-        train = self.task.federation.train
+        train = self.task.data.train
         told = []
         for client in trial.clients.tolist():
             asked = [(model, train.rows(client)) for model in trial.at(client)]
@@ -133,7 +104,7 @@ class ReferenceEngine:
         return trial.clients, torch.stack(told)
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
-        held = self.task.federation.validation
+        held = self.task.data.validation
         table = torch.zeros(len(trial.models), len(trial.clients))
         for column, client in enumerate(trial.clients.tolist()):
             rows = held.rows(client)
@@ -155,7 +126,7 @@ class ReferenceEngine:
     def score(
         self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
     ) -> Scores:
-        federation, test = self.task.federation, self.task.federation.test
+        federation, test = self.task.data, self.task.data.test
         if kept is not None:
             models = [
                 ({**model, "buffers": kept(int(client))["buffers"]}, client[None])

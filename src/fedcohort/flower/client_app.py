@@ -12,7 +12,6 @@ import json
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedcohort.core.task import Task
 from fedcohort.data.locate import user_path
+from fedcohort.data.sources import places_in
 from fedcohort.flower import messages
-from fedcohort.flower.client_data import OwnData
+from fedcohort.flower.client_data import read_data
 from fedcohort.flower.client_store import ClientStore
 from fedcohort.flower.handler import Handler
 from fedcohort.flower.messages import Payload
@@ -34,8 +35,7 @@ from fedcohort.util.names import safe_name
 log = logging.getLogger("fedcohort.flower")
 
 OWN = ("data", "label", "empty", "load", "name", "partition-id", "keep")  # settings of the node: what it has
-PLACES = {"root", "path", "test_path"}  # settings of the run: where its own data would be
-CLIENTS, CELLS = 100_000, 10_000_000  # most clients of a run, and label counts of all of them
+CLIENTS = 100_000  # most clients of a run
 
 app = ClientApp()
 
@@ -73,8 +73,6 @@ def worker_for(context: Context, payload: Payload) -> Handler:
     policy.check_code(facts["run"], load)
     client = None if facts["client"] is None else whole(facts, "client", 0, CLIENTS)
     classes = tuple(map(str, facts["classes"]))
-    if ((client or 0) + 1) * len(classes) > CELLS:
-        raise refuse(f"a run of so many clients and classes: it would take {client} x {len(classes)} numbers")
     told = json.dumps(facts["run"]), facts["token"], client, classes, json.dumps(facts.get("scale"))
     return _worker(json.dumps(mine), policy, *told)
 
@@ -84,32 +82,33 @@ def _worker(
     mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...], scale: str
 ) -> Handler:
     settings, table = json.loads(mine), json.loads(run)
-    if {"data", "load"} & settings.keys():  # the run's own paths mean nothing here
-        table["data"] |= dict.fromkeys(PLACES & table["data"].keys(), "at the client")
-    else:
-        _check_places(table["data"])
-    experiment = Experiment.of(table)
+    elsewhere = not settings.keys().isdisjoint({"data", "load"})  # the run's own paths mean nothing here
+    experiment = Experiment.of(table, elsewhere=elsewhere)
+    if not elsewhere:
+        _check_places(experiment.data)
     (method,), (seed,) = experiment.methods, experiment.seeds
-    own = OwnData.read(settings, experiment, seed, json.loads(scale))
+    own = read_data(settings, experiment, seed, json.loads(scale))
     number = int(settings.get("partition-id", 0)) if client is None else client
-    task = own.task(experiment, seed, number, classes)
+    alone = own.alone(number, classes or own.federation.classes)
     if method.everything:
-        task = replace(task, federation=task.federation.without_validation())
-    keep = ClientStore(_home(settings), token, own.federation.clients[own.place])
-    if not keep.agree(table):
+        alone = alone.without_validation()
+    model, privacy = experiment.network(alone), experiment.privacy
+    task = Task(alone, model, experiment.local, privacy=privacy, seed=seed)
+    keep = ClientStore(_home(settings), token, alone.clients[0])
+    if not keep.agree({**table, "data": experiment.data}):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
-    return Handler(method, task, number, keep, policy, reading)
+    return Handler(method, task, keep, policy, reading)
 
 
 def _check_places(data: dict[str, Any]) -> None:
     """Refuses files that a run names, unless they are where this client's operator keeps data for
     experiments: else a server could have it read any table of this machine as the experiment's own."""
     root = os.environ.get("FEDCOHORT_DATA")
-    for key in PLACES & data.keys():
+    for key, kind in places_in(data).items():
         place = user_path(str(data[key]))
-        if data.get("source") == "huggingface" and not place.exists():  # a name on the hub
+        if kind.or_hub and not place.exists():
             continue
         inside = bool(root) and place.resolve().is_relative_to(user_path(str(root)).resolve())
         if not inside or ".." in place.parts:

@@ -1,23 +1,22 @@
 """Where a client's data come from: its own file, its own function, or its part of the experiment's data.
 
-What is read here never leaves: answers are made of it by :mod:`.worker`.
+What is read here never leaves: answers are made of it by :mod:`.handler`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedcohort.core.task import Task
-from fedcohort.data import Dataset, Federation, Places, Split, federate
+from fedcohort.data import Dataset, Places, federate
+from fedcohort.data.federation import ClientData
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.partition import partitioner
 from fedcohort.data.scaling import Scale
 from fedcohort.flower.policy import refuse
-from fedcohort.models import flat_model
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import own_function
@@ -26,57 +25,22 @@ Settings = Mapping[str, Any]  # of this node: data, label, empty, load, name, pa
 EMPTY_WORDS = ","  # between the words that count as empty cells
 
 
-@dataclass(frozen=True)
-class OwnData:
-    """One client's data, split for training, validation and test."""
-
-    federation: Federation
-    place: int  # of this client in that federation
-
-    @classmethod
-    def read(cls, settings: Settings, experiment: Experiment, seed: int, scale: Any = None) -> "OwnData":
-        """Split and scaled as in a simulation where the experiment's table names its clients; ``scale`` is
-        what the server made of all clients' moments, if it did."""
-        part = settings.get("partition-id")
-        if "data" in settings or "load" in settings:
-            dataset = _loaded(settings, experiment) if "load" in settings else _table(settings, experiment)
-            dataset = replace(dataset, owner=np.zeros(len(dataset), dtype=np.int64))
-            rule = experiment.scale if scale is None else _agreed(scale, dataset)
-            whole = federate(dataset, partitioner("natural"), experiment.split, seed, rule)
-            return cls(replace(whole, clients=(_name(settings),)), 0)
-        if part is None:
-            raise UserError("this client has no data: give it 'data' and 'label', 'load', or 'partition-id'")
-        dealt = experiment.federation(seed)
-        if not 0 <= int(part) < dealt.num_clients:
-            raise UserError(f"partition-id {part}: the experiment deals {dealt.num_clients} clients, from 0")
-        return cls(dealt, int(part))
-
-    def task(self, experiment: Experiment, seed: int, client: int, classes: Sequence[str]) -> Task:
-        """The experiment in which only ``client``, this one, has data; ``classes`` are everybody's."""
-        federation = self.alone(client, tuple(classes) or self.federation.classes)
-        settings = {key: value for key, value in experiment.model.items() if key != "name"}
-        shape, count = federation.shape, federation.num_classes
-        model = flat_model(experiment.model["name"], shape, count, settings, federation.vocabulary)
-        return Task(federation, model, experiment.local, privacy=experiment.privacy, seed=seed)
-
-    def alone(self, client: int, classes: tuple[str, ...]) -> Federation:
-        """A federation in which this is client number ``client`` and the others are empty."""
-        own = self.federation
-        if unknown := [name for name in own.classes if name not in classes]:
-            raise UserError(f"label '{unknown[0]}' is none of the federation's classes")
-        code = torch.tensor([classes.index(name) for name in own.classes])
-
-        def only(split: Split) -> Split:
-            x, y = split.examples(self.place)
-            offsets = torch.zeros(client + 2, dtype=torch.long)
-            offsets[-1] = len(y)
-            return Split(x, code[y], torch.arange(len(y)), offsets)
-
-        names = (*(f"other {number}" for number in range(client)), own.clients[self.place])
-        train, validation, test = only(own.train), only(own.validation), only(own.test)
-        moments = None if own.moments is None else own.moments.of(self.place)
-        fixed = classes, names, None, own.provenance, own.vocabulary
-        return Federation(train, validation, test, *fixed, scale=own.scale, moments=moments)
+def read_data(settings: Settings, experiment: Experiment, seed: int, scale: Any = None) -> ClientData:
+    """Split and scaled as in a simulation where the experiment's table names its clients; ``scale`` is what
+    the server made of all clients' moments, if it did."""
+    part = settings.get("partition-id")
+    if "data" in settings or "load" in settings:
+        dataset = _loaded(settings, experiment) if "load" in settings else _table(settings, experiment)
+        dataset = replace(dataset, owner=np.zeros(len(dataset), dtype=np.int64))
+        rule = experiment.scale if scale is None else _agreed(scale, dataset)
+        whole = federate(dataset, partitioner("natural"), experiment.split, seed, rule)
+        return replace(whole, clients=(_name(settings),)).client(0)
+    if part is None:
+        raise UserError("this client has no data: give it 'data' and 'label', 'load', or 'partition-id'")
+    dealt = experiment.federation(seed)
+    if not 0 <= int(part) < dealt.num_clients:
+        raise UserError(f"partition-id {part}: the experiment deals {dealt.num_clients} clients, from 0")
+    return dealt.client(int(part))
 
 
 def _agreed(scale: Any, dataset: Dataset) -> Scale:
@@ -98,11 +62,12 @@ def _name(settings: Settings) -> str:
 
 def _table(settings: Settings, experiment: Experiment) -> Dataset:
     """The client's CSV or Parquet file, read with the experiment's options for tables."""
+    from fedcohort.data.sources import COMMON, places_in
     from fedcohort.data.sources.table import Table
     from fedcohort.util.settings import build
 
-    given = experiment.data if experiment.data.get("source") == "table" else {}
-    not_mine = "source", "root", "scale", "test_path", "client", "empty"
+    given = experiment.data if experiment.data["source"] == "table" else {}
+    not_mine = {*COMMON, *places_in(experiment.data), "client", "empty"}
     options = {key: value for key, value in given.items() if key not in not_mine}
     options["path"] = str(Path(settings["data"]).expanduser())
     # Whoever chooses which words count as empty could tell from what is left which words there are.

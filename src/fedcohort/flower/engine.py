@@ -182,7 +182,7 @@ class FlowerEngine:
         pattern = answer(torch.zeros(models, 1))
 
         def read(client: int, payload: Payload) -> Tensor:
-            size = int(self.task.federation.train.sizes[client])
+            size = int(self.task.federation.sizes[0, client])
             return told_answer(payload, pattern, size if pattern.dim() else models - 1, self.trust)
 
         told = self._ask(messages.SURVEY, self._trials(trial), read)
@@ -226,7 +226,7 @@ class FlowerEngine:
         federation = self.task.federation
 
         def score(client: int, payload: Payload) -> Score:
-            return told_score(payload, int(federation.test.sizes[client]), federation.num_classes, self.trust)
+            return told_score(payload, int(federation.sizes[2, client]), federation.num_classes, self.trust)
 
         replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
@@ -249,7 +249,7 @@ class FlowerEngine:
         blank = self._blank(objective)
         update = expected_update(objective, blank, orders[0])
         fixed = update, federation.num_classes, at_once, self.method, blank, self.trust
-        return {o.client: Expected(o, int(federation.train.sizes[o.client]), *fixed) for o in orders}
+        return {o.client: Expected(o, int(federation.sizes[0, o.client]), *fixed) for o in orders}
 
     def _order(self, order: Order, number: int) -> Payload:
         """What is particular to it."""

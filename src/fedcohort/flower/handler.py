@@ -1,4 +1,4 @@
-"""A client's answers to letters: the simulation's reference engine, on a federation in which it is alone.
+"""A client's answers to letters: the simulation's reference engine, on a federation of this client alone.
 
 What the client's own policy forbids is refused here, before anything is computed.
 """
@@ -38,22 +38,21 @@ LATEST = 2**31  # a round after all others
 
 
 class Handler:
-    """One client in one run. In its task, all clients but this one have no data."""
+    """One client in one run: the only one of its task."""
 
     def __init__(
         self,
         method: Method,
         task: Task,
-        client: int,
         keep: ClientStore,
         policy: Policy,
         reading: Mapping[str, Any],
     ) -> None:
         """``reading`` are the run's options for reading the client's data, which the server chose."""
-        self.method, self.task, self.client, self.keep, self.policy = method, task, client, keep, policy
+        self.method, self.task, self.keep, self.policy = method, task, keep, policy
         self.reading = reading
         self.engine = ReferenceEngine(task) if policy.exact else CarefulEngine(task)
-        self.alone = torch.tensor([client])
+        self.alone = torch.tensor([0])
         self.level = policy.level(method.privacy(task.privacy).counts)
 
     def answer(self, kind: str, payload: Payload) -> Payload:
@@ -74,11 +73,11 @@ class Handler:
 
     def profile(self, payload: Payload) -> Payload:
         """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
-        federation = self.task.federation
+        federation = self.task.data
         splits = federation.train, federation.validation, federation.test
         facts = {
-            "name": federation.clients[self.client],
-            "sizes": [int(split.sizes[self.client]) for split in splits],
+            "name": federation.clients[0],
+            "sizes": [int(split.sizes[0]) for split in splits],
             "classes": list(federation.classes),
             "shape": list(federation.shape),
             "vocabulary": federation.vocabulary,
@@ -101,7 +100,7 @@ class Handler:
         log.info("the run scales by the means of columns: %s", "they are told" if exact else NOT_TOLD)
         if not exact:
             return {}
-        size, few = int(self.task.federation.train.sizes[self.client]), self.policy.min_samples
+        size, few = self.task.data.client(0).size(), self.policy.min_samples
         known = (count[0] >= few) & (size >= few)
         told = {"number": count[0], "mean": mean[0], "spread": spread[0]}
         return {name: torch.where(known, value, 0.0) for name, value in told.items()}
@@ -109,23 +108,23 @@ class Handler:
     def _counts(self) -> Tensor:
         """Label counts of the training data. Those under noise are drawn for all data, because a server
         chooses the split, and scaled. Those of another column are another question."""
-        federation = self.task.federation
+        federation = self.task.data
         if self.level == "exact":
-            return federation.counts[self.client].double()
+            return federation.counts[0].double()
         splits = federation.train, federation.validation, federation.test
-        counts = torch.stack([split.counts(federation.num_classes)[self.client] for split in splits]).sum(0)
+        counts = torch.stack([split.counts(federation.num_classes)[0] for split in splits]).sum(0)
         return self._noised("label counts", {"threshold", "label"}, federation.classes, counts)
 
     def _summary(self, part: Summarises) -> Tensor:
         """What a part counts of the examples, likewise."""
-        federation, classes = self.task.federation, self.task.federation.num_classes
+        federation, classes = self.task.data, self.task.data.num_classes
         if self.level == "exact":
-            return part.summarise(*federation.train.examples(self.client), classes).double()
+            return part.summarise(*federation.train.examples(0), classes).double()
         as_is = self.reading.get("scale") == "none" and self.reading.get("missing") != "mean"
         if federation.provenance.get("data", {}).get("source") == "table" and not as_is:
             raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
         splits = federation.train, federation.validation, federation.test
-        x, y = map(torch.cat, zip(*(split.examples(self.client) for split in splits), strict=True))
+        x, y = map(torch.cat, zip(*(split.examples(0) for split in splits), strict=True))
         table = part.summarise(x, y, classes)
         cells = [str(number) for number in range(table.numel())]
         shape = "x".join(map(str, table.shape))
@@ -137,7 +136,7 @@ class Handler:
         read with other options ``of`` the run are another question."""
         options = {key: value for key, value in sorted(self.reading.items()) if key in of}
         what = f"{what} {json.dumps(options)}" if options else what
-        size = int(self.task.federation.train.sizes[self.client])
+        size = self.task.data.client(0).size()
         ledger = self.policy.ledger(self.keep.ledger, self.method.privacy(self.task.privacy).epsilon)
         try:
             return tidied(torch.tensor(ledger.tell(what, cells, table.tolist())), size)
@@ -159,14 +158,14 @@ class Handler:
         self, engine: ReferenceEngine, trial: Trial, samples: int | None = None, number: int = 0
     ) -> float:
         """On training data: all of them, or as many as the method draws."""
-        size = int(engine.sizes[self.client])
+        size = engine.task.data.client(0).size()
         used = size if samples is None else min(size, samples)
         self.policy.check_samples(used, "a loss")
         return self.policy.loss(float(engine.losses(trial, samples, number)), used)
 
     def survey(self, payload: Payload) -> Payload:
         engine = self.present(payload)
-        size = int(engine.sizes[self.client])
+        size = engine.task.data.client(0).size()
         self.policy.check_samples(size, "an answer about models")
         grouping, profile = self.method.grouping, _profile(engine.task)
         most = None
@@ -207,7 +206,7 @@ class Handler:
         quota = payload.tensors.get("quota", {}).get("quota")
         budget, probes = build(Local, payload.facts["budget"], "budget"), frozenset(payload.facts["probes"])
         transforms = self.method.transforms
-        return Order(self.client, payload.tensors["down"], mine, budget, probes, quota, False, transforms)
+        return Order(0, payload.tensors["down"], mine, budget, probes, quota, False, transforms)
 
     def _check_order(self, engine: ReferenceEngine, order: Order) -> None:
         """Refuses what the method that this client agreed to would not order."""
@@ -241,7 +240,7 @@ class Handler:
 
     def cross(self, payload: Payload) -> Payload:
         engine = self.present(payload)
-        held = int(engine.task.federation.validation.sizes[self.client])
+        held = int(engine.task.data.validation.sizes[0])
         self.policy.check_samples(held, "an accuracy")
         accuracy = engine.cross_accuracy(self._trial(engine, payload))[:, 0]
         told = [self.policy.count(float(each) * held, held) / held for each in accuracy]
@@ -284,7 +283,7 @@ class Handler:
     ) -> tuple[dict[str, Any], dict[str, Memory]]:
         """Nothing but their number is told of few test samples."""
         scores = engine.score([(model, self.alone)], kept=kept)
-        size, right, loss = (float(column[self.client]) for column in scores[:3])
+        size, right, loss = (float(column[0]) for column in scores[:3])
         count = int(size)
         if 0 < count < self.policy.min_samples:
             return {"size": count, "right": None, "loss": None}, {}
@@ -292,7 +291,7 @@ class Handler:
             right, loss = self.policy.count(right, count), count * self.policy.loss(loss / count, count)
         tensors: dict[str, Memory] = {}
         if scores.by_class is not None and self.level == "exact":
-            rows = [torch.from_numpy(table[self.client]).long() for table in scores.by_class]
+            rows = [torch.from_numpy(table[0]).long() for table in scores.by_class]
             tensors["by_class"] = {"size": rows[0], "right": rows[1]}
         return {"size": count, "right": int(right), "loss": loss}, tensors
 
@@ -346,7 +345,7 @@ class Handler:
 
 def _profile(task: Task) -> Profile:
     """What this client knows: nothing of the others."""
-    own = task.federation
+    own = task.data
     sizes = own.train.sizes, own.validation.sizes
     return Profile(*sizes, None, own.num_classes, task.model, task.local, task.seed, shape=own.shape)
 

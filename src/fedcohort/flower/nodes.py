@@ -4,11 +4,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
 from fedcohort.flower.client_info import read_info
 from fedcohort.flower.event_log import note
 from fedcohort.flower.messages import Payload
-from fedcohort.flower.roster import Roster
 from fedcohort.flower.transport import Silence, Transport
 
 NOWHERE = 0  # the node of a client that was not met yet
@@ -21,7 +21,7 @@ class Nodes:
     def __init__(
         self,
         transport: Transport,
-        roster: Roster,
+        roster: Revealed,
         nodes: list[int],
         question: Callable[[], Payload],
         strangers: Collection[int] = (),
@@ -104,9 +104,8 @@ class Nodes:
                 self.strangers.add(node)
                 note(self.transport.who(node), f"is left out, it cannot say who it is: {info.why}")
             return
-        splits = self.roster.train, self.roster.validation, self.roster.test
         for client in missing:
-            sizes = [int(split.sizes[client]) for split in splits]
+            sizes = self.roster.sizes[:, client].tolist()
             free = not self.roster.keys or not self.roster.keys[client]  # nobody talks itself into a key
             if free and self.roster.clients[client] in info.names and info.sizes == sizes:
                 self._seat(node, client, missing)

@@ -4,76 +4,24 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.core.disclosure import Disclosed
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Privacy
 from fedcohort.core.trust import Trust, middle
-from fedcohort.data.federation import Federation, Split
+from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Moments, Scale, merged
 from fedcohort.flower.client_info import ClientInfo, all_classes, ask_infos, named_apart
 from fedcohort.flower.event_log import note
 from fedcohort.flower.messages import Payload
 from fedcohort.flower.transport import Transport
-from fedcohort.runs.revealed import Revealed
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import natural
 
 log = logging.getLogger("fedcohort.flower")
-
-
-@dataclass(frozen=True)
-class Roster(Federation):
-    """A federation whose examples are elsewhere: how many each client has is known, and what it told."""
-
-    told: Disclosed = field(default=Disclosed(None, {}))
-    keys: tuple[str, ...] = ()  # of each client, a digest of the one it was admitted with; empty: without any
-
-    def pooled(self) -> "Federation":
-        raise UserError(
-            "centralised moves all data to one place, which no deployment does: remove it from the methods"
-        )
-
-    def save(self, path: Path) -> None:
-        """For a server that is started again: clients keep their numbers, also those that are not back."""
-        Revealed.of(self, *self.told, tuple(self.keys)).write(path)
-
-    @classmethod
-    def load(cls, path: Path) -> "Roster":
-        """The inverse."""
-        kept = Revealed.read(path)
-        told = Disclosed(kept.counts, dict(kept.summaries))
-        known = kept.clients, kept.classes, kept.shape, kept.vocabulary
-        return cls.of(kept.sizes, *known, told, kept.keys, kept.scale)
-
-    @classmethod
-    def of(
-        cls,
-        sizes: Tensor,
-        clients: Sequence[str],
-        classes: Sequence[str],
-        shape: Sequence[int],
-        vocabulary: int,
-        told: Disclosed,
-        keys: Sequence[str] = (),
-        scale: Scale | None = None,
-    ) -> "Roster":
-        """From ``sizes [3, K]`` of training, validation and test data, and what else clients said."""
-        x = torch.zeros(0, *shape, dtype=torch.long if vocabulary else torch.float32)
-        nothing = torch.zeros(0, dtype=torch.long)
-        offsets = F.pad(sizes.cumsum(1), (1, 0))
-        train, validation, test = (Split(x, nothing, nothing, own) for own in offsets)
-        named = tuple(classes), tuple(clients)
-        return cls(
-            train, validation, test, *named, None, {}, vocabulary, scale=scale, told=told, keys=tuple(keys)
-        )
 
 
 class Wanted(NamedTuple):
@@ -102,7 +50,7 @@ def gather(
     clients: int,
     wanted: Wanted,
     patience: float,
-) -> tuple[Roster, list[int], set[int]]:
+) -> tuple[Revealed, list[int], set[int]]:
     """The roster of all nodes that are there once they are as many as ``clients``, the node of each client,
     and the nodes that do not take part.
 
@@ -245,16 +193,16 @@ def await_nodes(transport: Transport, wanted: int, patience: float) -> set[int]:
     return nodes
 
 
-def roster_of(infos: Sequence[ClientInfo], classes: tuple[str, ...], scaled: bool = False) -> Roster:
-    """The federation of these clients, who all told the same."""
-    first, names = infos[0], [info.name for info in infos]
+def roster_of(infos: Sequence[ClientInfo], classes: tuple[str, ...], scaled: bool = False) -> Revealed:
+    """What these clients, who all told the same, revealed."""
+    first, names = infos[0], tuple(info.name for info in infos)
     counted = [info.counts for info in infos if info.counts is not None]
     counts = torch.stack(counted).double() if len(counted) == len(infos) else None
     summaries = {
         name: torch.stack([info.summaries[name] for info in infos]).double() for name in first.summaries
     }
-    sizes = torch.tensor([info.sizes for info in infos]).t()
-    keys = [info.key for info in infos] if all(info.key for info in infos) else []
+    sizes = torch.tensor([info.sizes for info in infos]).t().contiguous()
+    keys = tuple(info.key for info in infos) if all(info.key for info in infos) else ()
     scale = scale_of(infos) if scaled else None
-    known = names, classes, first.shape, first.vocabulary, Disclosed(counts, summaries), keys, scale
-    return Roster.of(sizes, *known)
+    kind = names, classes, first.shape, first.vocabulary
+    return Revealed(*kind, sizes, counts, summaries, keys, scale)

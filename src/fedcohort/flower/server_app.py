@@ -15,15 +15,17 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedcohort.core.disclosure import Disclosed
+from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
 from fedcohort.core.task import Task
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower.engine import FlowerEngine
 from fedcohort.flower.event_log import EventLog, said_aloud
 from fedcohort.flower.messages import Payload
 from fedcohort.flower.nodes import NOWHERE, Nodes
-from fedcohort.flower.roster import Roster, Wanted, await_nodes, gather
+from fedcohort.flower.roster import Wanted, await_nodes, gather
 from fedcohort.flower.transport import Transport
-from fedcohort.models import flat_model
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
 from fedcohort.runs.comparison import Job, Plan, begin, reopen
@@ -91,7 +93,7 @@ def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: i
     with disk_mistakes(job.directory), held(job.directory), log as events:
         facts = {"run": table, "token": token(job.directory)}
         nodes = meet(experiment, job, transport, clients, facts)
-        task = server_task(experiment, nodes.roster, job.seed).for_method(job.method)
+        task = server_task(experiment, job.method, nodes.roster, job.seed)
         events.clients = nodes.roster.clients
         scale = nodes.roster.scale
         known = {**facts, "classes": list(nodes.roster.classes), "scale": scale and scale.facts()}
@@ -120,7 +122,7 @@ def meet(
 
     path = job.directory / ROSTER
     if path.exists():
-        roster = Roster.load(path)
+        roster = Revealed.read(path)
         await_nodes(transport, roster.num_clients, min(RETURN, transport.timeout))
         return Nodes(transport, roster, [NOWHERE] * roster.num_clients, lambda: question(roster.classes))
     expected = clients or getattr(experiment.partition, "clients", 1)
@@ -129,18 +131,20 @@ def meet(
     scaled = experiment.scale == "federated"
     wanted = Wanted(job.method, job.method.privacy(experiment.privacy), experiment.trust, classes, scaled)
     roster, known, others = gather(transport, question, expected, wanted, transport.timeout)
-    roster.save(path)
+    roster.write(path)
     return Nodes(transport, roster, known, lambda: question(roster.classes), others)
 
 
-def server_task(experiment: Experiment, roster: Roster, seed: int) -> Task:
+def server_task(experiment: Experiment, method: Method, roster: Revealed, seed: int) -> Task:
     """The experiment as the server sees it. Images are changed at clients, if at all."""
-    settings = {key: value for key, value in experiment.model.items() if key != "name"}
-    name, shape = experiment.model["name"], roster.shape
-    model = flat_model(name, shape, roster.num_classes, settings, roster.vocabulary)
+    if method.pooled:
+        raise UserError(
+            "centralised moves all data to one place, which no deployment does: remove it from the methods"
+        )
     local = replace(experiment.local, augment=None)
     known = experiment.cohort, experiment.privacy, experiment.faults, seed
-    return Task(roster, model, local, *known, disclosed=roster.told)
+    told = Disclosed(roster.counts, dict(roster.summaries))
+    return Task(roster, experiment.network(roster), local, *known, disclosed=told)
 
 
 def token(directory: Path) -> str:

@@ -25,6 +25,7 @@ from fedcohort.core.schema import (
 from fedcohort.core.trust import Trust, middle
 from fedcohort.core.uploads import decoded
 from fedcohort.data.federation import Federation
+from fedcohort.data.revealed import Revealed
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.models.flat import Weights
 from fedcohort.runs.client_messages import still
@@ -230,7 +231,7 @@ def told_score(payload: Payload, size: int, classes: int, trust: Trust) -> Score
     return Score(size, right, float(loss), by_class)
 
 
-def all_scores(told: Mapping[int, Score], federation: Federation) -> Scores:
+def all_scores(told: Mapping[int, Score], federation: Federation | Revealed) -> Scores:
     """Of all clients; who told nothing counts as without test samples."""
     clients, classes = federation.num_clients, federation.num_classes
     size, right, loss = (np.zeros(clients, dtype=kind) for kind in (np.int64, np.float32, np.float64))

@@ -17,7 +17,7 @@ from fedcohort.core.roles import Grouping
 from fedcohort.runs.about import About
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome
-from fedcohort.runs.stored import AGAIN, ASKED, CONFIG, TABLE, Asked, RunDir, in_order, is_home, runs_of
+from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, in_order, runs_of, settings_file
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
@@ -150,8 +150,7 @@ def gather(directories: Sequence[Path]) -> Evidence:
 
 def _homes(directory: Path, left_out: list[str]) -> Iterator[RunDir]:
     """The runs of a directory in the order in which they were asked for."""
-    if not is_home(directory):
-        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    settings_file(directory)
     homes = []
     for path in runs_of(directory):
         try:

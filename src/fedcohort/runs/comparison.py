@@ -15,6 +15,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
 from fedcohort.runs.processes import ProcessPool
@@ -26,18 +27,17 @@ from fedcohort.runs.recorder import (
     new_directory,
     run_name,
 )
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.run import Callback, run
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
-    CONFIG,
     ROSTER,
     Asked,
     read_environment,
     read_result,
     runs_of,
+    settings_file,
 )
 from fedcohort.runs.trackers import check_trackers, start_trackers
 from fedcohort.util.checkpoint import CURRENT, write_atomically
@@ -113,9 +113,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     Code that its files name is executed only on ``trust``, or if a file of the user, too, names what is in
     ``trusted``.
     """
-    path = next((path for name in (ASKED, CONFIG) if (path := directory / name).exists()), None)
-    if path is None:
-        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    path = settings_file(directory)
     table = read_toml(path)
     refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
     experiment = Experiment.of(table, path.stem)
@@ -215,14 +213,15 @@ def _add_roster(experiment: Experiment, job: Job, table: dict[str, Any]) -> None
 
 def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     """With all that a report will need to know, so that it needs neither the data nor the user's code."""
-    federation, profile = task.federation, task.profile(job.method)
+    seen = task if job.method.pooled else task.for_method(job.method)
+    profile = seen.profile(job.method)
     return Recorder(
         job.directory,
         table,
-        federation.fingerprint(),
-        read=federation.provenance["data"].get("read", ""),
-        about=About.of(job.method, task, profile),
-        revealed=Revealed.of(federation, profile.counts, profile.summaries),
+        task.data.fingerprint(),
+        read=task.data.provenance["data"].get("read", ""),
+        about=About.of(job.method, seen, profile),
+        revealed=Revealed.of(seen.data, profile.counts, profile.summaries),
     )
 
 

@@ -22,9 +22,11 @@ from fedcohort.core.trust import Trust
 from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
 from fedcohort.data.locate import user_path
 from fedcohort.data.partition import PARTITIONS, Partitioner
+from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
-from fedcohort.data.sources import SOURCES
+from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.models import flat_model
+from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, write_method
 from fedcohort.runs.overrides import override
@@ -34,7 +36,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, build, checked
 from fedcohort.util.user_code import import_own
 
-COMMON = {"source": str, "root": str, "scale": Rule}  # of [data]: for every source
+ELSEWHERE = "at the client"  # stands for a path that means nothing here
 UNTOLD = (
     "with privacy.counts = '{}' nobody tells the means of its columns, so each client scales its numbers by "
     "its own rows, as data.scale = 'client' says"
@@ -85,8 +87,8 @@ class Experiment:
         return cls.of(table, path.stem)
 
     @classmethod
-    def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
-        """From a table as TOML gives it."""
+    def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
+        """From a table as TOML gives it; ``elsewhere``: its paths are another machine's."""
         top, notes = build(_Top, table, ""), list[str]()
         if top.conditions:
             filled, notes = under_conditions(table, top.conditions)
@@ -116,7 +118,7 @@ class Experiment:
             cohort=checked(top.cohort, int if isinstance(top.cohort, int) else float, "cohort"),
             seeds=_distinct(top.seeds, "seeds"),
             methods=methods,
-            data=_checked_data(data),
+            data=_checked_data(data, elsewhere),
             partition=build(protocol, partition, "partition"),
             split=build(SplitPlan, split, "split"),
             model=model,
@@ -154,10 +156,14 @@ class Experiment:
     def task(self, seed: int) -> Task:
         """What every method of this experiment is given for this seed."""
         federation = self.federation(seed)
-        settings = {key: value for key, value in self.model.items() if key != "name"}
-        shape, classes = federation.shape, federation.num_classes
-        model = flat_model(self.model["name"], shape, classes, settings, federation.vocabulary)
+        model = self.network(federation)
         return Task(federation, model, self.local, self.cohort, self.privacy, self.faults, seed)
+
+    def network(self, federation: Federation | Revealed) -> Flat:
+        """The model, for data of this kind."""
+        settings = {key: value for key, value in self.model.items() if key != "name"}
+        fits = federation.shape, federation.num_classes
+        return flat_model(self.model["name"], *fits, settings, federation.vocabulary)
 
     def table(self, method: Method | None = None, seed: int | None = None) -> dict[str, Any]:
         """The experiment file of one run, or of all, without defaults of data sources, models and methods."""
@@ -263,14 +269,13 @@ def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
     return entries
 
 
-def _checked_data(data: dict[str, Any]) -> dict[str, Any]:
+def _checked_data(data: dict[str, Any], elsewhere: bool) -> dict[str, Any]:
     """Refuses unknown options before any file is read; makes paths absolute, for a resume from elsewhere."""
     build(SOURCES.get(checked(data["source"], str, "data.source")), _options(data), "data")
     for key, kind in COMMON.items():
         if key in data:
             checked(data[key], kind, f"data.{key}")
-    places = ("root", "path", "test_path")
-    return {key: _absolute(value) if key in places else value for key, value in data.items()}
+    return data | {key: ELSEWHERE if elsewhere else _absolute(data[key]) for key in places_in(data)}
 
 
 def _options(data: Mapping[str, Any]) -> dict[str, Any]:

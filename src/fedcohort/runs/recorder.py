@@ -43,9 +43,9 @@ from fedcohort.core.method import Method
 from fedcohort.core.records import Clients
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State, pack, renamed, unpack
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
-from fedcohort.runs.revealed import Revealed
 from fedcohort.runs.stored import (
     AGAIN,
     CONFIG,

@@ -12,14 +12,13 @@ from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
-    CONFIG,
     RESULT,
     TABLE,
     Asked,
-    is_home,
     parse_rows,
     planned,
     runs_of,
+    settings_file,
 )
 from fedcohort.util.errors import UserError
 from fedcohort.util.filelock import is_held
@@ -111,15 +110,14 @@ class Followers:
     """Follows all runs of one directory, also those that start later."""
 
     def __init__(self, home: Path) -> None:
-        if not is_home(home):
-            raise UserError(f"{home} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+        self.compared = settings_file(home).name == ASKED
         self.home = home
         self.each: dict[Path, Follower] = {}
 
     @property
     def planned(self) -> int:
         """How many runs there will be."""
-        return len(planned(self.home)) if (self.home / ASKED).exists() else 1
+        return len(planned(self.home)) if self.compared else 1
 
     def look(self) -> list[Status]:
         """Every run that has started, oldest first; one that is damaged hides no other."""

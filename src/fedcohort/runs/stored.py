@@ -16,8 +16,10 @@ from typing import Annotated, Any
 from fedcohort.core.evaluate import Row
 from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
+from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
-from fedcohort.runs.revealed import Revealed
+from fedcohort.stats.label_distances import Array
+from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import LARGE, RESTORE, damaged, fields, read_bytes, read_json, read_toml
 from fedcohort.util.settings import at_least, between, build
@@ -123,6 +125,46 @@ class RunDir:
         )
 
 
+@dataclass(frozen=True)
+class FinishedRun(RunDir):
+    """A complete run, and the group that serves each of its clients."""
+
+    group: dict[str, int]  # by the client's name, in the order of clients
+
+    @classmethod
+    def read(cls, directory: Path) -> "FinishedRun":
+        """The run in ``directory``, or the only one of a comparison."""
+        compared, found = settings_file(directory).name == ASKED, runs_of(directory)
+        several = max(len(found), len(planned(directory)) if compared else 1)
+        if several > 1:
+            one = f", like {found[0]}" if found else ""
+            raise UserError(f"{directory} holds {several} runs: name one of them{one}")
+        run = RunDir.read(found[0]) if found else None
+        if run is None or not run.complete:
+            resume = resume_command(directory, run.asked.table if run else {})
+            raise UserError(f"{directory} is not finished: continue it with '{resume}'")
+        group = {row.client: int(row.group) for row in run.rows() if row.client and row.scope == "personal"}
+        return cls(run.directory, run.asked, run.about, group)
+
+    @property
+    def models(self) -> int:
+        """How many groups have a model; some may serve nobody."""
+        names = set(checkpoint.names(self.directory))
+        return next(n for n in range(len(names) + 1) if f"group/{n}/weights/params" not in names)
+
+    def counts(self) -> tuple[Array, list[str]]:
+        """Label counts of the clients as the server saw them; the classes. What privacy withheld, nobody can
+        look up later."""
+        known = self.revealed()
+        if known.counts is None:
+            raise UserError(
+                "this run withheld its clients' label counts (privacy.counts): give --losses instead"
+            )
+        if known.clients != tuple(self.group):
+            raise damaged(self.directory / TABLE, "its clients are not those who told their label counts")
+        return known.counts.numpy(), list(known.classes)
+
+
 def read_result(directory: Path) -> dict[str, float] | None:
     """The final numbers of a complete run, or None."""
     path = directory / RESULT
@@ -218,6 +260,13 @@ def is_home(directory: Path) -> bool:
         return any((directory / name).exists() for name in (ASKED, CONFIG))
     except OSError:  # we may not look
         return False
+
+
+def settings_file(directory: Path) -> Path:
+    """What says what was asked of a comparison or a run; a sentence if this is the directory of neither."""
+    if not is_home(directory):
+        raise UserError(f"{directory} is not the directory of a run: it holds neither {ASKED} nor {CONFIG}")
+    return next(path for name in (ASKED, CONFIG) if (path := directory / name).exists())
 
 
 def homes_in(directory: Path) -> list[Path]:

@@ -52,7 +52,7 @@ class OneTells(NobodyTells):
 
 def with_rows(task: Task, rows: Callable[[int, Tensor], Tensor]) -> Task:
     """The task in which a client trains on what ``rows(client, its rows)`` leaves of its data."""
-    federation, train = task.federation, task.federation.train
+    federation, train = task.data, task.data.train
     kept = [rows(client, train.rows(client)) for client in range(federation.num_clients)]
     return replace(task, federation=replace(federation, train=Split.of(train.x, train.y, kept)))
 
@@ -64,5 +64,5 @@ def with_sizes(task: Task, sizes: dict[int, int]) -> Task:
 
 def with_one_class(task: Task, clients: int) -> Task:
     """The first ``clients`` clients hold a single class each."""
-    y = task.federation.train.y
+    y = task.data.train.y
     return with_rows(task, lambda client, rows: rows if client >= clients else rows[y[rows] == y[rows[0]]])

@@ -61,7 +61,7 @@ def start(method: Method, task: Task, profile: Profile, folder: Path | None = No
     up, down = bytes_of(told), bytes_of(moment_fields(profile)[1:])  # the mean and deviation of everybody
     up, down = up * profile.num_clients, down * profile.num_clients
     if method.pooled:  # the examples themselves travel
-        train = task.federation.train
+        train = task.data.train
         one = bytes_of(fields_of("", {"x": train.x[0], "y": train.y[0]}))
         up, down = one * int(profile.size.sum()), 0
     clients = client_store.empty(uploads.blank(method, profile), len(profile.eligible), folder)

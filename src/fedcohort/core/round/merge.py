@@ -22,7 +22,6 @@ from fedcohort.core.roles.optional import Merges
 from fedcohort.core.round.groups import first_group
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.data.federation import Split
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.models.last_layer import encoder_bytes, last_layer
@@ -53,19 +52,13 @@ def merged_model(task: Task, encoders: int) -> Flat:
 
 def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge) -> Task:
     """The task of training one linear layer on all encoders' features."""
-    known: dict[int, Tensor] = {}  # splits may share their examples
 
-    def encode(split: Split) -> Split:
-        if id(split.x) not in known:
-            known[id(split.x)] = torch.cat([features(task.model, each, split.x) for each in encoders], 1)
-        return replace(split, x=known[id(split.x)])
+    def encode(x: Tensor) -> Tensor:
+        return torch.cat([features(task.model, each, x) for each in encoders], 1)
 
-    raw = task.federation
-    federation = replace(
-        raw, train=encode(raw.train), validation=encode(raw.validation), test=encode(raw.test)
-    )
     model, local = merged_model(task, len(encoders)), replace(task.local, steps=plan.steps, augment=None)
-    return replace(task, federation=federation, model=model, local=local)
+    width = len(encoders) * last_layer(task.model)[1].in_features
+    return replace(task, federation=task.federation.encoded(encode, width), model=model, local=local)
 
 
 def side_by_side(model: Flat, encoders: Sequence[Weights]) -> Weights:

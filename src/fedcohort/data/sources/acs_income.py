@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import as_numbers, as_words, find_files, read_columns, row_order
 from fedcohort.util.errors import UserError
@@ -36,7 +36,7 @@ class ACSIncome:
     An empty cell is a 0, as in the task's own code; persons who fail a filter are left out.
     """
 
-    path: str | None = None  # the file or folder, or a pattern, if not all of <root>/acs_pums
+    path: DataPath | None = None  # the file or folder, or a pattern, if not all of <root>/acs_pums
     one_hot: bool = True  # false: codes stay the numbers that they are
 
     def load(self, where: Places) -> Dataset:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.sources.text import Text
 from fedcohort.util.errors import UserError
@@ -24,7 +24,7 @@ MEANING = {"0": "negative", "1": "positive"}
 class Amazon:
     """A table with the columns ``domain``, ``label`` (1 is praise), ``text`` and ``reviewer_id``."""
 
-    path: str | None = None  # the folder, if not <root>/amazon_multidomain
+    path: DataPath | None = None  # the folder, if not <root>/amazon_multidomain
     label: Literal["product", "sentiment"] = "product"
     owner: Literal["domain", "reviewer"] = "domain"  # who is a natural client
     words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words

@@ -10,7 +10,7 @@ from fedcohort.data.cifar_files import read_cifar
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -21,7 +21,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 class CIFAR10:
     """50,000 training and 10,000 test images in 10 classes."""
 
-    path: str | None = None  # the folder, if not below the data root
+    path: DataPath | None = None  # the folder, if not below the data root
     normalise: bool = True
 
     def load(self, where: Places) -> Dataset:

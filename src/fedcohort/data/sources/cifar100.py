@@ -11,7 +11,7 @@ from fedcohort.data.cifar_files import read_cifar
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.images import read_images
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 
 OFFICIAL = (50_000, 10_000)
@@ -37,7 +37,7 @@ trees vehicles_1 vehicles_2
 class CIFAR100:
     """50,000 training and 10,000 test images."""
 
-    path: str | None = None  # the folder, if not below the data root
+    path: DataPath | None = None  # the folder, if not below the data root
     labels: Literal["fine", "coarse"] = "fine"
     normalise: bool = True
 

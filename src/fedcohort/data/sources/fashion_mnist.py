@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import FILES, load_idx_folder
-from fedcohort.data.locate import Places, Remote
+from fedcohort.data.locate import DataPath, Places, Remote
 from fedcohort.data.sources import register
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -37,7 +37,7 @@ CLASSES = (
 class FashionMNIST:
     """60,000 training and 10,000 test images in 10 classes."""
 
-    path: str | None = None  # the folder, if not <root>/fashion-mnist
+    path: DataPath | None = None  # the folder, if not <root>/fashion-mnist
     normalise: bool = True
 
     def load(self, where: Places) -> Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import hash_texts, numbers_of
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import HubPath, Places
 from fedcohort.data.sources import register
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, nearest
@@ -20,7 +20,7 @@ from fedcohort.util.settings import at_least, nearest
 class HuggingFace:
     """Column ``x`` may hold images, texts (hashed bags of words), numbers or lists of numbers."""
 
-    path: str  # "user/name" on the hub, or a local folder
+    path: HubPath  # "user/name" on the hub, or a local folder
     x: str = "image"
     y: str = "label"
     client: str | None = None

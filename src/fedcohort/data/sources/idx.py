@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import load_idx_folder
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 
 
@@ -13,7 +13,7 @@ from fedcohort.data.sources import register
 class Idx:
     """``train-images-idx3-ubyte`` and its label file, with or without the ``t10k`` pair and ``.gz``."""
 
-    path: str  # the folder
+    path: DataPath  # the folder
     normalise: bool = True
 
     def load(self, where: Places) -> Dataset:

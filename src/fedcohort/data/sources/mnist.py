@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.idx_files import FILES, load_idx_folder, read_idx, spellings
-from fedcohort.data.locate import Places, Remote
+from fedcohort.data.locate import DataPath, Places, Remote
 from fedcohort.data.sources import register
 from fedcohort.util.errors import UserError
 
@@ -37,7 +37,7 @@ DIGIT, WRITER = 0, 2  # columns of the QMNIST files
 class MNIST:
     """60,000 training and 10,000 test images; ``owner="writer"`` makes the 836 writers natural clients."""
 
-    path: str | None = None  # the folder, if not <root>/mnist
+    path: DataPath | None = None  # the folder, if not <root>/mnist
     owner: Literal["writer"] | None = None
     normalise: bool = True
 

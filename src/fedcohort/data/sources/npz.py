@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import numbers_of
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.unpack import read_arrays
 from fedcohort.util.errors import UserError
@@ -17,7 +17,7 @@ from fedcohort.util.settings import nearest
 class Npz:
     """The options ``x`` to ``client_test`` are the names of the arrays; only ``x`` and ``y`` must exist."""
 
-    path: str
+    path: DataPath
     x: str = "x"
     y: str = "y"
     x_test: str = "x_test"

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.texts import tokenise
 from fedcohort.data.unpack import read_bytes
@@ -41,7 +41,7 @@ class Sent140:
     Neutral tweets of the test set are left out, for no training tweet is neutral.
     """
 
-    path: str | None = None  # the folder, if not <root>/sent140
+    path: DataPath | None = None  # the folder, if not <root>/sent140
     words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words
     length: Annotated[int, at_least(1)] = 30  # tokens of a tweet: its last ones
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.unpack import read_bytes
 from fedcohort.util.errors import UserError
@@ -32,7 +32,7 @@ class Shakespeare:
     Tokens are characters, numbered in the order of Unicode; an example is a window on all that a role says.
     """
 
-    path: str | None = None  # the folder, if not <root>/shakespeare
+    path: DataPath | None = None  # the folder, if not <root>/shakespeare
     length: Annotated[int, at_least(1)] = 80  # characters of an example
     every: Annotated[int, at_least(1)] = 80  # characters from one example to the next; LEAF: 1
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import (
     FILE,
@@ -40,7 +40,7 @@ class Table:
     the order of what is in them: how a file is sorted changes nothing.
     """
 
-    path: str  # a file, or a pattern such as "hospitals/*.csv"
+    path: DataPath  # a file, or a pattern such as "hospitals/*.csv"
     label: str
     client: str | None = None  # the column with each row's client; "@file": the name of the row's file
     features: tuple[str, ...] | None = None  # all other columns, unless given
@@ -50,7 +50,7 @@ class Table:
     empty: tuple[str, ...] = ()  # words that stand for an empty cell, besides tables.MISSING
     threshold: float | None = None  # makes a number column a yes/no label: above the threshold or not
     classes: tuple[str, ...] | None = None  # every label there is, if the table may lack some
-    test_path: str | None = None
+    test_path: DataPath | None = None
     text_width: Annotated[int, between(2, 2**16)] = 512
     header: bool = True  # without one, columns are column_1, column_2, ...
     separator: str = ","

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
-from fedcohort.data.locate import Places
+from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.tables import as_words, client_column, label_column, read_table, require, row_order
 from fedcohort.data.texts import tokenise
@@ -22,11 +22,11 @@ class Text:
     For bags of words beside other columns, use the source ``table``.
     """
 
-    path: str  # a file, or a pattern such as "hospitals/*.csv"
+    path: DataPath  # a file, or a pattern such as "hospitals/*.csv"
     text: str  # the column with the texts
     label: str  # the column with the labels
     client: str | None = None  # the column with each row's client; "@file": the name of the row's file
-    test_path: str | None = None  # a table of the same columns to test on
+    test_path: DataPath | None = None  # a table of the same columns to test on
     words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words
     length: Annotated[int, at_least(1)] = 100  # tokens of a text: its last ones
     header: bool = True  # without one, columns are column_1, column_2, ...

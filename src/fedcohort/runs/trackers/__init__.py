@@ -19,13 +19,12 @@ from typing import Any, ClassVar, TypeVar
 from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
+from fedcohort.data.sources import places_in
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.registry import Registry
 from fedcohort.util.settings import build
 from fedcohort.util.user_code import in_words
-
-PATHS = ("data.path", "data.root", "data.test_path")
 
 
 @dataclass(frozen=True)
@@ -124,12 +123,13 @@ def start_trackers(
     env = json.loads((directory / "env.json").read_text(encoding="utf-8"))
     identity = f"{directory.resolve().parent.name}/{directory.name} {env['started']} {env['fingerprint']}"
     method, seed = table["method"][0], table["seeds"][0]
+    paths = {f"data.{key}" for key in places_in(table["data"])}
     told = Told(
         directory,
         hashlib.sha256(identity.encode()).hexdigest()[:16],
         table["name"],
         f"{method.get('label', method['name'])}, seed {seed}",
-        {key: value for key, value in flat(table) if key not in PATHS},
+        {key: value for key, value in flat(table) if key not in paths},
         table["rounds"],
         restored[0].round if restored else 0,
     )

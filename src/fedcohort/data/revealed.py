@@ -6,15 +6,16 @@ the owner of the directory can read the file.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fedcohort.data.federation import Federation
+from fedcohort.data.federation import Federation, Split, fingerprint
 from fedcohort.data.scaling import Scale
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.files import LARGE, damaged, fields, parse_json, read_bytes
@@ -45,6 +46,32 @@ class Revealed:
     keys: tuple[str, ...] = ()  # by which clients that are elsewhere are known again
     scale: Scale | None = None  # by which all their numbers were scaled, if by one
 
+    truth = iid = None  # of real clients nobody knows
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.clients)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    def encoded(self, encode: Callable[[Tensor], Tensor], width: int) -> "Revealed":
+        """Of the same clients, once they have ``width`` features in place of each example."""
+        return replace(self, shape=(width,))
+
+    def without_validation(self) -> "Revealed":
+        """Of the same clients, if what they hold out is training data, too."""
+        train, held, test = self.sizes
+        return replace(self, sizes=torch.stack([train + held, torch.zeros_like(held), test]))
+
+    def fingerprint(self) -> str:
+        """That of a federation with these sizes and classes whose examples are elsewhere."""
+        x = torch.zeros(0, *self.shape, dtype=torch.long if self.vocabulary else torch.float32)
+        nothing = torch.zeros(0, dtype=torch.long)
+        offsets = F.pad(self.sizes.cumsum(1), (1, 0))
+        return fingerprint([Split(x, nothing, nothing, own) for own in offsets], self.classes)
+
     @classmethod
     def of(
         cls,
@@ -53,9 +80,8 @@ class Revealed:
         summaries: Mapping[str, Tensor],
         keys: tuple[str, ...] = (),
     ) -> "Revealed":
-        sizes = [part.sizes for part in (federation.train, federation.validation, federation.test)]
         names = federation.clients, federation.classes, federation.shape, federation.vocabulary
-        return cls(*names, torch.stack(sizes), counts, summaries, keys, federation.scale)
+        return cls(*names, federation.sizes, counts, summaries, keys, federation.scale)
 
     def write(self, path: Path) -> None:
         from safetensors.torch import save
