@@ -13,7 +13,7 @@ from support import REPOSITORY
 STUDIES = {
     "skew_metrics": ["skew_metrics.csv", "skew_importance.csv"],
     "number_of_groups": ["number_of_groups.csv", "iid_clients.csv"],
-    "fedgwc_groups": ["fedgwc_groups.csv"],
+    "fedgwc_groups": ["fedgwc_groups.csv", "fedgwc_later.csv"],
 }
 
 
@@ -73,6 +73,9 @@ def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:
     table = rows(found["fedgwc_groups.csv"])
     assert [row["reading"] for row in table] == ["paper", "paper, rows", "code"]
     assert all(int(row["rounds"]) <= 60 and float(row["apart"]) >= 0 for row in table)
+    waits = rows(found["fedgwc_later.csv"])
+    assert [row["reading"] for row in waits] == ["paper", "code"]
+    assert [name for name in waits[0] if name.isdigit()] == ["30", "36", "42", "48", "54", "60"]
     (recorded,) = (tmp_path / "new" / "recorded").iterdir()
     since = recorded.stat().st_mtime_ns
     assert study("fedgwc_groups") == found
