@@ -52,7 +52,7 @@ READINGS: Mapping[str, Mapping[str, Any]] = {
     "paper, rows": {"min_group": 3, "view": "row"},
     "code": {"reading": "code"},
 }
-WAITING = ("clean and noisy", "clean and blurred")  # whose split is also tried later, with the logistic model
+WAITING = ("clean and noisy", "logistic", 0)  # the training whose clients are also split later
 NEVER = 1e-30  # a tolerance
 LATELY = 500  # rounds over which it is measured how far losses are apart
 SMOKE = {
@@ -107,12 +107,7 @@ def main() -> None:
     waits = collect(
         asked.out / "fedgwc_later.csv",
         ("kinds", "training", "seed", "reading"),
-        [
-            (*job, reading)
-            for job in jobs
-            if job[0] in WAITING and job[1] == "logistic"
-            for reading in ("paper", "code")
-        ],
+        [(*job, reading) for job in jobs if job == WAITING for reading in ("paper", "code")],
         partial(later, folder),
     )
     (asked.out / "fedgwc_groups.md").write_text(page(rows, waits), encoding="utf-8")
