@@ -44,6 +44,7 @@ def collect(
 
     A row is written as soon as it is known, so that a study that was stopped goes on where it was.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     rows = _read(path)
     done = {tuple(row[key] for key in keys) for row in rows}
     left = [job for job in jobs if tuple(map(str, job)) not in done]

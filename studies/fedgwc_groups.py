@@ -52,6 +52,8 @@ READINGS: Mapping[str, Mapping[str, Any]] = {
     "paper, rows": {"min_group": 3, "view": "row"},
     "code": {"reading": "code"},
 }
+WAITING = ("clean and noisy", "logistic", 0)  # the training whose clients are also split later
+NEVER = 1e-30  # a tolerance
 LATELY = 500  # rounds over which it is measured how far losses are apart
 SMOKE = {
     "data": {"source": "digits"},
@@ -102,7 +104,13 @@ def main() -> None:
         [(*job, reading) for job in jobs for reading in READINGS],
         partial(replay, folder),
     )
-    (asked.out / "fedgwc_groups.md").write_text(page(rows), encoding="utf-8")
+    waits = collect(
+        asked.out / "fedgwc_later.csv",
+        ("kinds", "training", "seed", "reading"),
+        [(*job, reading) for job in jobs if job == WAITING for reading in ("paper", "code")],
+        partial(later, folder),
+    )
+    (asked.out / "fedgwc_groups.md").write_text(page(rows, waits), encoding="utf-8")
 
 
 def trainings(smoke: bool) -> list[tuple[str, str, int]]:
@@ -173,6 +181,22 @@ def replay(folder: Path, kinds: str, training: str, seed: int, reading: str) -> 
     }
 
 
+def later(folder: Path, kinds: str, training: str, seed: int, reading: str) -> dict[str, Any]:
+    """How rightly this reading would split all clients in some later rounds, had it waited until then."""
+    told = np.load(file_of(folder, kinds, training, seed))
+    grouping, profile = FedGWC(**READINGS[reading], tolerance=NEVER), profile_of(told, seed)
+    memory, last = grouping.init_grouping(profile), len(told["ids"])
+    found = {}
+    for number, updates in enumerate(rounds_of(told), start=1):
+        memory = grouping.regroup(
+            memory, updates, Round(number - 1, profile, 0, profile.eligible, profile.cohort)
+        )
+        if 2 * number >= last and number % (last // 10) == 0:
+            parts = grouping.parts(grouping.interaction(memory, profile.eligible).numpy(), profile)
+            found[str(number)] = f"{rand(parts, told['truth']):.4f}" if parts.any() else ""
+    return found
+
+
 def apart(ids: np.ndarray, trace: np.ndarray, truth: np.ndarray) -> float:
     """The largest difference between two kinds' mean losses, in standard deviations of the loss of one local
     step among clients of one kind."""
@@ -196,7 +220,7 @@ def rounds_of(told: Mapping[str, np.ndarray]) -> Iterator[Updates]:
         yield Updates(ids, torch.zeros_like(ids), size[ids], steps, steps.float(), trace, {}, nothing)
 
 
-def page(rows: Sequence[Mapping[str, str]]) -> str:
+def page(rows: Sequence[Mapping[str, str]], waits: Sequence[Mapping[str, str]]) -> str:
     lines = []
     for row in rows:
         split = row["split"] == "1"
@@ -215,7 +239,14 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         "groups",
         "Rand",
     ]
-    return PAGE.format(table=markdown(head, lines))
+    rounds = [name for name in waits[0] if name.isdigit()]
+    waited = [
+        [wait["kinds"], wait["reading"], *(f"{float(wait[n]):.2f}" if wait[n] else "none" for n in rounds)]
+        for wait in waits
+    ]
+    return PAGE.format(
+        table=markdown(head, lines), waits=markdown(["kinds of clients", "reading", *rounds], waited)
+    )
 
 
 PAGE = """\
@@ -238,8 +269,9 @@ one kind, over the last 500 rounds.
 
 - **Where losses are apart, it finds the kinds.** A logistic model cannot learn noise away. The paper's
   reading by columns and the authors' code tell clean from noisy clients with a Rand index of 0.94 and
-  0.90; the paper prints 1.0. Blurred clients, whose losses are less apart, take twice as long and come to
-  0.77, or are not found. The first split of three kinds makes two parts, so its Rand index cannot be 1.
+  0.90; the paper prints 1.0, which takes more rounds (below). Blurred clients, whose losses are less
+  apart, take twice as long and come to 0.77, or are not found. The first split of three kinds makes two
+  parts, so its Rand index cannot be 1.
 - **A larger learning rate makes losses noisier, and the split later**: with 0.1 the same kinds are found
   after 4,696 rounds (4,022 by the code), with a Rand index of 0.90.
 - **Where a network sees through the noise, there is nothing to find.** LeNet-5 answers 60 % of the test
@@ -256,6 +288,17 @@ one kind, over the last 500 rounds.
 - **It takes about 20 encounters of every two clients.** With 10 of 100 clients that is 2,000 rounds and
   more; the paper trains 10,000. More encounters a round do not help by themselves: with half of the
   clients in every cohort 600 rounds are 148 encounters, and at that time the losses are not apart yet.
+
+## Had it waited
+
+The Rand index of the parts into which all clients fall if they are split in a later round: the same losses
+of the logistic model, whatever the tolerance says.
+
+{waits}
+
+- **What is missing to 1.0 are rounds.** The published tolerance is kept, and the matrix can be split, after
+  about 23 encounters of every two clients; from round 4,000 on, after 36, both readings are right about
+  every clean and every noisy client.
 """
 
 

@@ -126,14 +126,15 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     read = Experiment.read
     monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, "seeds=[0]"]))
     answer = cli("demo", "--rounds", "1", "--json")
-    labels, kinds = (
+    labels, groups, kinds = (
         {run["method"].partition("(")[0] for run in runs(line)} for line in answer.out.splitlines()
     )
     assert labels == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "cafa"}
+    assert groups == {"fedavg", "clust_psi_pfl"}
     assert kinds == {"fedavg", "fedgwc"}
     said = cli("demo", "--rounds", "1").out
-    assert said.count("After 1 rounds (one seed)") == 2
-    assert said.count("30 clients share") == 2
+    assert said.count("After 1 rounds (one seed)") == 3
+    assert said.count("30 clients share") == 3
     assert "(15 clean, 15 noise)" in said
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedcohort.data import Dataset, Federation, Split, SplitPlan, federate, load
@@ -89,6 +89,7 @@ def test_splits_are_disjoint_and_complete() -> None:
     share=st.floats(0.01, 0.9),
     seed=st.integers(0, 99),
 )
+@example(labels=[0, 1], clients=1, share=0.9, seed=0)
 def test_hold_out_takes_one_at_least_and_never_all(
     labels: list[int], clients: int, share: float, seed: int
 ) -> None:

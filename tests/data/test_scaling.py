@@ -1,5 +1,6 @@
 """Numbers are scaled by training rows alone: everybody's, or each client's own, simulated or not."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -146,13 +147,25 @@ def test_a_client_alone_splits_and_tells_as_among_others() -> None:
         assert all(map(torch.equal, alone.moments.of(0), federation.moments.of(client)))
 
 
+def images() -> Dataset:
+    """Sixty of three kinds, and an official test set."""
+    x, kinds = torch.rand(60, 1, 3, 3), torch.arange(60) % 3
+    return Dataset(x, kinds, ("a", "b", "c"), x[:9], kinds[:9], numbers=torch.tensor([True]))
+
+
 def test_seeds_share_images_that_are_scaled_alike() -> None:
-    x = torch.rand(60, 1, 3, 3)
-    kinds = torch.arange(60) % 3
-    data = Dataset(x, kinds, ("a", "b", "c"), x[:9], kinds[:9], numbers=torch.tensor([True]))
+    data = images()
     one, two = (federate(data, partitioner("dirichlet", clients=4), seed=seed) for seed in (0, 1))
     assert one.train.x is two.train.x
     assert one.train.index.tolist() != two.train.index.tolist()
+
+
+def test_data_that_were_scaled_can_be_sent_to_another_process() -> None:
+    """Which deals and scales them alike."""
+    data, partition = images(), partitioner("dirichlet", clients=4)
+    here = federate(data, partition)
+    there = federate(pickle.loads(pickle.dumps(data)), partition)  # noqa: S301
+    assert there.fingerprint() == here.fingerprint()
 
 
 def test_what_is_too_far_off_is_one_sentence() -> None:

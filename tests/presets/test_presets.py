@@ -360,6 +360,8 @@ def test_tables_name_presets_and_say_what_to_look_at(paper: str) -> None:
         ("fmnist/alpha=0.05", "fashion-mnist/train-labels-idx1-ubyte.gz"),
         ("cifar10/alpha=0.05", "cifar10/labels.npz"),
         ("sent140/alpha=0.3", "sent140/sent140_100k.csv.gz"),
+        ("amazon/alpha=0.3", "amazon_multidomain/reviews.csv.gz"),
+        ("amazon/alpha=0.2", "amazon_multidomain/reviews.csv.gz"),
     ],
 )
 def test_the_hardest_of_clust_psi_pfls_conditions_deal_the_real_labels(
@@ -372,7 +374,8 @@ def test_the_hardest_of_clust_psi_pfls_conditions_deal_the_real_labels(
     if path.suffix == ".npz":
         labels = np.load(path)["train"]
     elif path.name.endswith(".csv.gz"):
-        labels = pl.read_csv(path, columns=["label"])["label"].to_numpy()
+        kind = "domain" if name.startswith("amazon") else "label"
+        labels = pl.read_csv(path)[kind].rank("dense").to_numpy().astype(int) - 1
     else:
         labels = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=8)
     asked = of(f"method = 'fedavg'\nconditions = 'clust-psi-pfl/{name}'")

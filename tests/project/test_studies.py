@@ -13,7 +13,7 @@ from support import REPOSITORY
 STUDIES = {
     "skew_metrics": ["skew_metrics.csv", "skew_importance.csv"],
     "number_of_groups": ["number_of_groups.csv", "iid_clients.csv"],
-    "fedgwc_groups": ["fedgwc_groups.csv"],
+    "fedgwc_groups": ["fedgwc_groups.csv", "fedgwc_later.csv"],
 }
 
 
@@ -22,9 +22,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.syspath_prepend(str(REPOSITORY))
 
     def start(name: str) -> dict[str, str]:
-        monkeypatch.setattr(sys, "argv", [name, "--smoke", "--out", str(tmp_path)])
+        monkeypatch.setattr(sys, "argv", [name, "--smoke", "--out", str(tmp_path / "new")])
         runpy.run_module(f"studies.{name}", run_name="__main__")
-        return {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+        return {path.name: path.read_text() for path in (tmp_path / "new").iterdir() if path.is_file()}
 
     return start
 
@@ -54,7 +54,7 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch
     assert all(2 <= int(row["groups"]) <= 9 for row in numbers)
     assert all(0 <= float(row["recall"]) <= 1 for row in iid)
     assert "| 25% of 20 |" in whole["number_of_groups.md"]
-    path = tmp_path / "iid_clients.csv"
+    path = tmp_path / "new" / "iid_clients.csv"
     lines = whole["iid_clients.csv"].splitlines(keepends=True)
     path.write_text("".join(lines[:2]) + lines[2][:5])
     dealt = []
@@ -73,7 +73,10 @@ def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:
     table = rows(found["fedgwc_groups.csv"])
     assert [row["reading"] for row in table] == ["paper", "paper, rows", "code"]
     assert all(int(row["rounds"]) <= 60 and float(row["apart"]) >= 0 for row in table)
-    (recorded,) = (tmp_path / "recorded").iterdir()
+    waits = rows(found["fedgwc_later.csv"])
+    assert [row["reading"] for row in waits] == ["paper", "code"]
+    assert [name for name in waits[0] if name.isdigit()] == ["30", "36", "42", "48", "54", "60"]
+    (recorded,) = (tmp_path / "new" / "recorded").iterdir()
     since = recorded.stat().st_mtime_ns
     assert study("fedgwc_groups") == found
     assert recorded.stat().st_mtime_ns == since

@@ -26,15 +26,15 @@ def demo(
     """Compare FedAvg and the systems of five papers on real handwritten digits (a minute or two, no
     download).
 
-    Four of them where clients hold different labels, the fifth, FedGWC, where they hold two kinds of
-    pictures; with --json a line for each.
+    Four of them where clients hold different labels, Clust-PSI-PFL also where some hold the same, and FedGWC
+    where they hold two kinds of pictures; with --json a line for each.
     """
     from importlib.resources import files
 
     from fedcohort.runs.experiment import Experiment
 
     changes = [] if rounds is None else [f"rounds={rounds}"]
-    for name in ("demo.toml", "demo_kinds.toml"):
+    for name in ("demo.toml", "demo_groups.toml", "demo_kinds.toml"):
         experiment = Experiment.read(str(files("fedcohort.cli") / name), changes)
         if not (as_json or quiet):
             _introduce(experiment)

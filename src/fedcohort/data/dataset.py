@@ -82,6 +82,10 @@ class Dataset:
         """Training examples by the scale that changed them, for as long as a federation uses them."""
         return WeakValueDictionary()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which scales for itself."""
+        return {name: value for name, value in vars(self).items() if name != "scaled"}
+
     @property
     def num_classes(self) -> int:
         return len(self.classes)

@@ -18,7 +18,7 @@ Where we differ:
     - For an ablation ``guide`` leaves out one half: "clusters" draws J clusters, and z clients of each, at
       random; "losses" asks for no labels and takes the highest losses of all.
     - Histograms are told once. The paper has them told again when a client's data change; here data never do
-      during a run, and ``fedcohort drift`` compares the counts of two runs.
+      during a run, and ``fedcohort drift`` compares counts of before and after.
     - ``clusters_per_round="auto"`` is ours: the paper leaves choosing J open. Losses say who trains, J how
       many kinds of clients do; so every round takes the J whose cohort's labels together are nearest, in
       Hellinger distance, to those of all clients. docs/fedlecc-auto-j.md compares it with fixed J.
