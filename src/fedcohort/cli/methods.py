@@ -36,7 +36,8 @@ def methods(
     results.print(method_page(describe(name)) if name else method_table(catalogue()))
     if not name:
         results.print(
-            "Combine one of each role: fedlecc+fedprox(mu=0.01)+fedavgm+clust_psi_pfl", markup=False
+            "Combine one of each role, and transforms: fedlecc+fedprox(mu=0.01)+fedavgm+clip(1.0)",
+            markup=False,
         )
         results.print("One in full: fedcohort methods scaffold", markup=False)
         results.print("With the values of papers' comparisons: fedcohort methods --presets", markup=False)

@@ -1,5 +1,6 @@
 """What travels: the messages down to clients, and the bytes of a round in both directions."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -88,15 +89,14 @@ def round_bytes(
 
 def _answer_bytes(method: Method, now: Round, answers: Sequence[Answer]) -> int:
     """Of what clients told of their training, and of the updates of those who were not declined."""
-    declined, total, update = set(now.declined.tolist()), 0, None
-    for answer in answers:
-        total += bytes_of(training_fields(method, now.profile.num_classes, answer.steps))
-        if answer.client in declined or not answer.up:
-            continue
-        if update is None:  # that of one is as large as that of another
-            update = bytes_of(update_fields(method.transforms, answer.up, answer.buffers))
-        total += update
-    return total
+    declined, classes = set(now.declined.tolist()), now.profile.num_classes
+    beside = Counter(answer.steps for answer in answers)
+    told = sum(bytes_of(training_fields(method, classes, steps)) * many for steps, many in beside.items())
+    sent = [answer for answer in answers if answer.up and answer.client not in declined]
+    if not sent:
+        return told
+    # That of one is as large as that of another.
+    return told + len(sent) * bytes_of(update_fields(method.transforms, sent[0].up, sent[0].buffers))
 
 
 def _bytes(memory: Memory) -> int:
