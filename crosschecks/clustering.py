@@ -16,12 +16,11 @@ from crosschecks.rows import Row, values
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.data.partition import Partitioner
-from fedcohort.methods.cfl import CFL
 from fedcohort.methods.clust_psi_pfl import ClustPsiPfl
 from fedcohort.methods.fedconcat import FedConcat
 from fedcohort.methods.fedgwc import FedGWC
 from fedcohort.methods.fedlecc import FedLECC
-from fedcohort.stats.clustering import cosines
+from fedcohort.stats.clustering import bipartition, cosines
 from fedcohort.stats.metrics import davies_bouldin, silhouette, weighted_silhouette
 from fedcohort.testing import tiny_task
 from fedcohort.util.keyed import key_seed, numpy_generator
@@ -162,7 +161,7 @@ def by_updates() -> list[Row]:
         delta = (pull * direction[np.arange(20) % 2] + random.normal(size=(20, 50))).astype(np.float32)
         similarity = cosines(torch.from_numpy(delta))
         for way in ("complete", "single"):
-            ours, call = CFL(linkage=way).halves(similarity), f"`cfl(linkage='{way}')`"
+            ours, call = bipartition(similarity, way, apart=0.0), f"`cfl(linkage='{way}')`"
             tree = fcluster(linkage(pdist(delta, "cosine"), way), 2, "maxclust")
             sk = AgglomerativeClustering(2, metric="cosine", linkage=way).fit_predict(delta)
             rows.append(same_groups(f"CFL, {name}", call, "SciPy linkage", ours, tree))

@@ -45,7 +45,7 @@ class Scripted(ReferenceEngine):
     def recite(self, client: int, number: int) -> Answer:
         delta = torch.from_numpy(self.moves.deltas[number, client])
         loss = torch.tensor(self.moves.losses[number, client])
-        size, told = int(self.sizes[client]), {"loss_before": loss}
+        size, told = int(self.task.data.train.sizes[client]), {"loss_before": loss}
         return Answer(client, {"delta": delta}, {}, torch.zeros(0), loss[None], 1, LR, told, size)
 
 

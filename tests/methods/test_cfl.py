@@ -82,6 +82,14 @@ def test_gamma_bounds_the_similarity_across(gamma, limit):
         assert bipartition(similarity, "complete", apart=gamma).any() == splits
 
 
+def test_gamma_keeps_a_group_together():
+    """CROSS is separated by .995: a gamma above that is not reached."""
+    for gamma, groups in ((0.99, [0, 0, 1, 1]), (0.999, [0, 0, 0, 0])):
+        part, profile = CFL(eps1=0.5, eps2=0.5, gamma=gamma), profile_of([[1, 1]] * 4)
+        after = part.assign(part.init_grouping(profile), moved(CROSS), round_of(profile, 4))
+        assert after["group"].tolist() == groups
+
+
 def test_a_zero_update_is_like_nobody():
     assert cosines(torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist() == [[0, 0], [0, pytest.approx(1)]]
 

@@ -73,10 +73,10 @@ def test_clients_train_on_their_quota_only():
 class Watching(ReferenceEngine):
     """Remembers which rows each client trained on."""
 
-    def rows(self, order):
-        rows = super().rows(order)
-        self.trained = [*getattr(self, "trained", []), (order.client, rows)]
-        return rows
+    def job(self, objective, order, number):
+        job = super().job(objective, order, number)
+        self.trained = [*getattr(self, "trained", []), (order.client, job.rows)]
+        return job
 
 
 def test_the_quota_is_the_weight_of_the_update():

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from fedcohort.core.method import Method
+from fedcohort.core.records import View
 from fedcohort.core.state import pack, unpack
+from fedcohort.core.uploads import transformed
 from fedcohort.methods.topk import TopK
 from fedcohort.testing import play, tiny_task
 
@@ -64,6 +66,17 @@ def test_what_was_left_out_is_part_of_a_checkpoint():
     assert again.groups[0].weights.params.equal(whole.groups[0].weights.params)
     forgetful = play(Method.parse("topk(0.1, feedback=False)"), task, 4)[0]
     assert not forgetful.groups[0].weights.params.equal(whole.groups[0].weights.params)
+
+
+def test_transforms_at_a_client_run_in_their_order():
+    """(3, 4) to the norm 1 is (.6, .8), of which top-k of one sends .8; of (0, 4), clipped after it, 1."""
+    view = View({}, {}, torch.ones(1), 1, 0.1, 1)
+    for chain, expected in (
+        ("clip(1)+topk(0.5, feedback=False)", 0.8),
+        ("topk(0.5, feedback=False)+clip(1)", 1.0),
+    ):
+        up, _ = transformed(Method.parse(chain).transforms, {"delta": torch.tensor([3.0, 4.0])}, {}, view)
+        assert up["delta"].tolist() == pytest.approx([0, expected])
 
 
 def test_transforms_of_one_method_keep_their_memories_apart():

@@ -48,7 +48,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
     def slowly(*of: Any) -> bytes:
         table.write_text(whole)
         time.sleep(3)
-        return make(*of)[0]
+        return make(*of)
 
     monkeypatch.setattr(server.reports, "report", slowly)
     page.click("h2 a", no_wait_after=True)

@@ -1,6 +1,6 @@
 """A cohort's updates as they came, without copies: rows of a matrix that is made only if a method needs it.
 
-Most aggregators ask for nothing but the rows' product with a vector of weights, and that needs no matrix.
+Most averagings ask for nothing but the rows' product with a vector of weights, and that needs no matrix.
 It does not even need rows: after a few SGD steps a client's movement of a linear layer is
 ``-sum_s c_s D_s.T @ H_s``, a handful of errors and inputs, and the weighted sum of many clients is one matrix
 product per layer. Anything else that a method does with :class:`Rows` first turns them into an ordinary

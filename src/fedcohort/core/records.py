@@ -127,7 +127,7 @@ class Updates:
 class View(NamedTuple):
     """All that one client sees during its round."""
 
-    down: Memory  # what the server sent: "params", "buffers" and the aggregator's extras
+    down: Memory  # what the server sent: "params", "buffers" and what else goes down
     mine: Memory  # what this client remembers
     counts: Tensor  # [C] its own label counts, exact
     size: int

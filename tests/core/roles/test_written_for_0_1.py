@@ -10,10 +10,12 @@ from torch import Tensor
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
-from fedcohort.core.roles import Aggregator, Selector
+from fedcohort.core.roles import Aggregator, Objective, Selector
 from fedcohort.core.roles.optional import Polls, adopt_hooks
 from fedcohort.core.state import pack, renamed, unpack
 from fedcohort.testing import play, tiny_task
+from fedcohort.testing.tiny import assert_same
+from fedcohort.util.errors import UserError
 from support.toy import Cohorts, play_method, position, toy_task
 
 with pytest.warns(FutureWarning, match="Fading: Aggregator goes with the next version"):
@@ -70,8 +72,23 @@ def test_a_hook_of_old_is_still_called():
     assert len(report.answered) == 4
 
 
+def test_a_hook_that_is_no_more_is_named():
+    class Turning(Objective):
+        def correct(self, gradient, params, view):
+            return -gradient
+
+    with pytest.raises(UserError, match="Turning has 'correct', which nobody calls any more"):
+        adopt_hooks(Turning)
+
+
 @pytest.mark.parametrize(
-    ("text", "place"), [("scaffold", "optimiser"), ("cafa", "averaging"), ("fedadam", "optimiser")]
+    ("text", "place"),
+    [
+        ("scaffold", "optimiser"),
+        ("cafa", "averaging"),
+        ("fedadam", "optimiser"),
+        ("clust_psi_pfl+fedavgm", "optimiser"),  # several groups
+    ],
 )
 def test_a_checkpoint_of_old_goes_on(text, place):
     method, task = Method.parse(text), tiny_task()
@@ -80,4 +97,4 @@ def test_a_checkpoint_of_old_goes_on(text, place):
     assert any("/aggregator/" in key for key in old)
     ours = play(method, task, 2, unpack(renamed(old, method)))[0]
     theirs = play(method, task, 2, half)[0]
-    assert ours.groups[0].weights.params.equal(theirs.groups[0].weights.params)
+    assert_same(ours, theirs, f"{text} after a restart")

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
-from fedcohort.core.roles import Grouping, Selector
+from fedcohort.core.roles import Grouping, Selector, Transform
 from fedcohort.core.roles.optional import Polls, Tailors
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
@@ -137,3 +137,46 @@ def test_both_engines_agree(text):
     assert fast.grouping["group"].equal(slow.grouping["group"])
     for ours, theirs in zip(fast.groups, slow.groups, strict=True):
         torch.testing.assert_close(ours.weights.params, theirs.weights.params)
+
+
+@dataclass(frozen=True)
+class Times(Transform):
+    """Multiplies movements at the server, by one more in every round."""
+
+    name: ClassVar[str] = "times"
+    start: float = 2.0
+
+    def init_server(self, profile: Profile) -> Memory:
+        return {"factor": torch.tensor(self.start)}
+
+    def receive(self, updates: Updates, memory: Memory, now: Round) -> tuple[Updates, Memory]:
+        factor = memory["factor"]
+        return updates.with_deltas(updates.up["delta"] * factor), {"factor": factor + 1}
+
+
+@dataclass(frozen=True)
+class Plus(Transform):
+    """Adds to movements at the server."""
+
+    name: ClassVar[str] = "plus"
+
+    def receive(self, updates: Updates, memory: Memory, now: Round) -> tuple[Updates, Memory]:
+        return updates.with_deltas(updates.up["delta"] + 1.0), memory
+
+
+@pytest.mark.parametrize(
+    ("chain", "moved"),
+    [((Times(), Plus()), 2 * 0.38 + 1), ((Plus(), Times()), 2 * (0.38 + 1)), ((Times(), Times()), 4 * 0.38)],
+)
+def test_transforms_at_the_server_run_in_their_order(chain, moved):
+    """Client 0 moves by .38."""
+    (state,) = play_method(Method.of(Cohorts(((0,),)), *chain), toy_task(), 1)
+    assert position(state) == pytest.approx(1 + moved, abs=1e-6)
+
+
+def test_a_transform_at_the_server_remembers_from_round_to_round():
+    """Twice .38, to 1.76; then 3 - (3 - 1.76) .81 - 1.76 = .2356 three times. It waits for answers."""
+    method = Method.of(Cohorts(((0,), (), (0,))), Times())
+    states = play_method(method, toy_task(), 3)
+    assert [position(state) for state in states] == pytest.approx([1.76, 1.76, 1.76 + 3 * 0.2356], abs=1e-5)
+    assert [float(s.groups[0].known("transform0")["factor"]) for s in states] == [3, 3, 4]

@@ -9,6 +9,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.records import Clients, Ids, Memory, Merge, Phase, Round, Updates
 from fedcohort.core.roles.part import Part
 from fedcohort.models.flat import Flat, Weights
+from fedcohort.util.errors import UserError
 
 
 class Hides(Part):
@@ -180,8 +181,15 @@ OPTIONS: tuple[type[Part], ...] = (
 )
 
 
+GONE = ("begin", "correct")  # hooks of objectives in 0.1.0 that no method had
+
+
 def adopt_hooks(cls: type[Part]) -> None:
     """Lets a part that was written for 0.1.0, where every role had these hooks, keep those it defines."""
+    for hook in (hook for hook in GONE if hasattr(cls, hook)):
+        raise UserError(
+            f"{cls.__name__} has '{hook}', which nobody calls any more: use anchor, criterion or personal"
+        )
     for option in OPTIONS:
         defined = [hook for hook in vars(option) if not hook.startswith("_") and hasattr(cls, hook)]
         if defined and not issubclass(cls, option):
@@ -190,5 +198,5 @@ def adopt_hooks(cls: type[Part]) -> None:
                 f"{cls.__name__} has '{defined[0]}': from the next version on, inherit from "
                 f"fedcohort.api.{option.__name__} beside its role",
                 FutureWarning,
-                stacklevel=3,
+                stacklevel=4,  # through fedcohort.api.register
             )
