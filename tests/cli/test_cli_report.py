@@ -1,6 +1,7 @@
 """report and diagnose --html from the command line, the report that a run writes, and mistakes with them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_a_run_that_lost_its_settings(cli: Cli, here: Path) -> None:
     answer = cli("report", "runs/e-001")
     assert answer.code == 2
     assert "config.toml: restore it" in answer.err
+
+
+def test_a_directory_whose_name_is_no_text(cli: Cli, here: Path) -> None:
+    """A file's name may hold any bytes."""
+    cli("run", "e.toml", "--quiet")
+    odd = (here / "runs/e-001").rename(here / "runs" / os.fsdecode(b"odd\xff"))
+    assert cli("report", str(odd), "--out", "out.html").code == 0
+    assert "runs/odd?" in (here / "out.html").read_text(encoding="utf-8")
 
 
 def test_diagnose_writes_a_page_beside_what_it_prints(cli: Cli, here: Path) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import shutil
 import socket
 import struct
@@ -205,6 +206,26 @@ def test_a_damaged_comparison_hides_no_other(server: Server, tmp_path: Path) -> 
     assert "config.toml is damaged" in reply.body
     assert ask(server, "/report/f-001").status == 500
     assert ask(server, "/version/e-001").status == 200
+
+
+def test_names_that_are_no_text_hide_no_other(server: Server, made: list[list[str]]) -> None:
+    """A file's name may hold any bytes, of a comparison and of a run."""
+    (run,) = server.reports.root.glob("*/*/")
+    odd = Path(os.fsdecode(bytes(server.reports.root) + b"/odd\xff"))
+    shutil.copytree(run, odd / os.fsdecode(b"run\xfe"))
+    shutil.copy(run.parent / "experiment.toml", odd)
+    index = ask(server, "/")
+    assert index.status == 200
+    for name in (run.parent.name, "odd%FF", "odd%FF/run%FE"):
+        assert f'"/report/{name}"' in index.body
+        assert [ask(server, f"/{page}/{name}").status for page in ("version", "report")] == [200, 200]
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("path", ["http://[", "//[", "/%ff%00", "/report/%ED%A0%80"])
+def test_odd_paths_are_not_found(server: Server, path: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ask(server, path).status == 404
+    assert capfd.readouterr().err == ""
 
 
 def test_what_has_no_round_yet_is_followed_too(server: Server, tmp_path: Path) -> None:

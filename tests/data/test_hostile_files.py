@@ -9,7 +9,8 @@ import struct
 import time
 import tracemalloc
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,17 @@ def test_what_expands_a_thousandfold_is_not_expanded(tmp_path: Path) -> None:
         read_arrays(archive(tmp_path / "x.npz", x=npy((BOMB,), "|u1", bytes(BOMB))))
 
 
-@pytest.mark.parametrize("start", [b"\x28\xb5\x2f\xfd", b"\x78\x9c"])
+@pytest.mark.parametrize("pack", [gzip.compress, lambda text: zlib.compress(text, 3), zlib.compress])
+def test_an_archive_in_an_archive_is_not_expanded(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """The outer one expands to little; Polars would expand the inner one by itself, without a bound."""
+    packed = tmp_path / "t.csv.gz"
+    packed.write_bytes(gzip.compress(pack(b"a,b\n" + b"1,2\n" * BOMB)))
+    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+        with pytest.raises(UserError, match="holds another archive"):
+            read(packed)
+
+
+@pytest.mark.parametrize("start", [b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"])
 def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
     """Polars would expand zstd, which has no bound, by itself."""
     (tmp_path / "t.csv").write_bytes(start + b"anything")
@@ -97,17 +108,30 @@ def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
         npy((10**12,), "<f4", b"1234"),
         npy((10**30,), "<f4", b"1234"),
         npy((-1,), "<f4", b""),
+        npy((True, 2), "<f4", bytes(8)),
         npy((2,), "<c16", bytes(32)),
         npy((2,), "|V8", bytes(16)),
         pickled({"a": 1}),
         b"\x93NUMPY\x01\x00\x04\x00((((",
         b"",
     ],
-    ids=["a terabyte", "no size", "negative", "complex", "void", "pickle", "no header", "nothing"],
+    ids=["a terabyte", "no size", "negative", "true", "complex", "void", "pickle", "no header", "nothing"],
 )
 def test_arrays_that_are_none(tmp_path: Path, member: bytes) -> None:
     with pytest.raises(UserError, match="is not an archive of plain arrays"):
         read_arrays(archive(tmp_path / "x.npz", x=member))
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archives_that_are_damaged(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", kind) as out:
+        out.writestr("x.npy", npy((500,), "<f8", np.arange(500.0).tobytes()))
+    whole = path.read_bytes()
+    assert read_arrays(path)["x"][-1] == 499
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 255]) + whole[101:])
+    with pytest.raises(UserError, match="is not an archive of plain arrays"):
+        read_arrays(path)
 
 
 def test_images_that_are_none(tmp_path: Path) -> None:
@@ -268,3 +292,35 @@ def test_spans_of_time_are_no_numbers(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "a.parquet")
     with pytest.raises(UserError, match="column 'x' holds Duration"):
         load("table", path=str(tmp_path / "a.parquet"), label="y")
+
+
+@pytest.mark.parametrize("column", ["label", "client", "word"])
+def test_one_long_cell_does_not_take_the_room_of_all(tmp_path: Path, cache: Path, column: str) -> None:
+    """A table of a megabyte, whose words would make an array of 80 GB."""
+    rows = [{"label": "ab"[n % 2], "client": "xy"[n % 2], "word": "uv"[n % 2]} for n in range(20_000)]
+    rows[7][column] = "z" * 10**6
+    pl.DataFrame(rows).write_csv(tmp_path / "t.csv")
+    with pytest.raises(UserError, match=f"column '{column}' names .* by 1,000,000 characters"):
+        load("table", path=str(tmp_path / "t.csv"), label="label", client="client")
+
+
+def test_more_features_than_memory_are_not_made(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word of five letters becomes as many numbers as its column has words."""
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["label,text", *(f"{n % 2},word{n}" for n in range(1000))]))
+    monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 10**9)
+    load("table", path=str(path), label="label", text=["text"], text_width=512)
+    with pytest.raises(UserError, match="a table of 65,536 features needs 1 GB, and this machine has 1 GB"):
+        load("table", path=str(path), label="label", text=["text"], text_width=65536)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_s_name_is_no_pattern(tmp_path: Path, ending: str) -> None:
+    """Polars would read x1.csv in the place of x[1].csv."""
+    mine, other = pl.DataFrame({"mine": ["1"]}), pl.DataFrame({"other": ["1"]})
+    for frame, name in ((mine, f"x[1].{ending}"), (other, f"x1.{ending}")):
+        getattr(frame, f"write_{ending}")(tmp_path / name)
+    frame = read_table(str(tmp_path / f"x[1].{ending}"), Places(), True, ",")
+    assert frame.columns == ["mine", "@file"]

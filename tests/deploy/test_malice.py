@@ -15,12 +15,12 @@ from fedcohort.util import checkpoint
 from support import malicious_client
 from support.deployment import EXPERIMENT, Deployment, read_rows
 from support.loopback import own_network
-from support.malicious_client import ATTACKS, HONEST, LIARS, SLY
+from support.malicious_client import ATTACKS, HONEST, LIARS, OF_METHODS, SLY
 
 pytestmark = pytest.mark.deploy
 
 CLIENTS = len(HONEST) + len(SLY) + len(LIARS)
-METHODS = ["fedavg", "fedlecc", "haccs(summary='P(X|y)', loss_source='last_seen')"]
+METHODS = ["fedavg", "fedlecc", "haccs(summary='P(X|y)', loss_source='last_seen')", *OF_METHODS]
 HARMLESS = {  # lies that nobody asks about
     "a name of 5,000 digits",  # whoever has a key is named by the operator
     "a name with surrogates",
@@ -31,7 +31,7 @@ HARMLESS = {  # lies that nobody asks about
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """Three runs of two rounds, with two honest clients and six that attack with every message."""
+    """Five runs of two rounds, with two honest clients and six that attack with every message."""
     folder = tmp_path_factory.mktemp("malice")
     partition = {"name": "iid", "clients": CLIENTS}
     experiment = {**EXPERIMENT, "method": METHODS, "partition": partition, "evaluate": {"every": 2}}
@@ -40,7 +40,7 @@ def there(tmp_path_factory):
         there.start_server()
         there.start_clients(CLIENTS)
         run = there.start_run(round_timeout=120)
-        there.status = there.wait_for_run(run, 600)
+        there.status = there.wait_for_run(run, 900)
     return there
 
 
@@ -68,8 +68,9 @@ def test_all_runs_complete_whatever_some_clients_answer(there):
 def test_every_attack_was_made(there):
     """Else the other tests here say nothing."""
     made = {(attack["kind"], attack["name"]) for attack in attacks(there)}
-    missing = {(kind, name) for kind, own in ATTACKS.items() for name, _ in own} - made
-    assert not missing
+    every = {(kind, name) for kind, own in ATTACKS.items() for name, _ in own}
+    every |= {("train", name) for name, _ in OF_METHODS.values()}
+    assert not every - made
 
 
 def test_events_name_who_attacked(there):
@@ -116,3 +117,12 @@ def test_the_model_is_finite_and_has_learned(there):
         assert weights
         assert all(bool(value.isfinite().all()) for value in weights.values()), directory.name
         assert read_rows(directory)[2, "global.loss"] < math.log(10), directory.name
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("scaffold", "its change is more"), ("qfedavg", "a loss is not")]
+)
+def test_what_a_method_asks_beside_updates_is_refused_for_what_it_is(there, method, words):
+    (directory,) = (path for path in runs(there).values() if path.name.startswith(method))
+    told = [event.what for event in read_events(directory) if event.client == f"client-{SLY[0]}"]
+    assert [words in what for what in told] == [True, True], told

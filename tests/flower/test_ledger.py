@@ -100,3 +100,16 @@ def test_the_ledger_says_what_was_told_when(tmp_path):
     assert entry["epsilon"] == 0.5
     assert entry["told"].keys() == set(NAMES)
     assert entry["when"][:2] == "20"
+
+
+def test_a_server_that_invents_cells_does_not_fill_the_disk(tmp_path, monkeypatch):
+    """New cells of a known table cost no epsilon, and each run could name others."""
+    monkeypatch.setattr("fedcohort.flower.ledger.CELLS", 10)
+    ledger = Ledger(tmp_path, 0.5, 0.5)
+    told = ledger.tell("label counts", NAMES, COUNTS)
+    ledger.tell("label counts", [f"a {n}" for n in range(7)], [0] * 7)
+    size = (tmp_path / "ledger.json").stat().st_size
+    with pytest.raises(OverspentError, match="1 cells more, and the ledger would hold more than 10"):
+        ledger.tell("label counts", ["one more"], [0])
+    assert (tmp_path / "ledger.json").stat().st_size == size
+    assert ledger.tell("label counts", NAMES, COUNTS) == told

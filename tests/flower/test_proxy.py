@@ -1,5 +1,6 @@
 """The door for clients: their calls pass unchanged, an operator's never do, and nobody can block it."""
 
+import asyncio
 import contextlib
 import re
 import resource
@@ -21,6 +22,7 @@ from flwr.supercore.primitives.asymmetric import sign_message
 from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from fedcohort.flower import proxy
 from fedcohort.flower.certs import write_certificates, write_key
 from fedcohort.flower.door import origin
 from fedcohort.flower.processes import free_port
@@ -300,7 +302,7 @@ def test_a_body_of_two_hundred_megabytes_costs_no_memory(gate, known):
     ("path", "length", "known", "answer"),
     [
         (PUSH, 9 * MEGABYTE, True, b"413"),
-        ("/v1/fleet/push-messages", 2 * MEGABYTE, True, b"413"),
+        ("/v1/fleet/push-messages", 70_000, True, b"413"),  # would announce a thousand pieces
         (PUSH, 9 * MEGABYTE, False, b"401"),
         (PUSH, 5 * MEGABYTE, False, b"401"),
     ],
@@ -309,6 +311,29 @@ def test_a_call_that_is_too_long_or_a_strangers_is_refused_by_its_headers(gate, 
     with gate.connect_tls() as connection:
         connection.sendall(gate.head(path, length, gate.signed() if known else {}))
         assert status(connection) == answer
+
+
+@pytest.mark.parametrize("line", ["HEAD / HTTP/1.1", "HEAD /health HTTP/1.1", "nonsense", "GET / HTTP/9.9"])
+def test_a_request_that_nobody_makes_is_no_error_of_ours(gate, line):
+    """A traceback for each would fill the log of the server, at the wish of a stranger."""
+
+    said = [f"{line}\r\nhost: gate\r\n\r\n".encode(), b""]
+
+    class Stranger:
+        async def read(self):
+            return said.pop(0)
+
+        async def write(self, data):
+            pass
+
+        async def end(self):
+            pass
+
+        def wait(self):
+            pass
+
+    passed_on = proxy.Proxy("localhost:1", gate.certs / "ca.crt", proxy.Keys(gate.certs))
+    assert asyncio.run(passed_on.receive(Stranger())) is None
 
 
 def test_a_call_that_does_not_say_how_long_it_is_is_refused(gate):

@@ -43,6 +43,12 @@ def test_widths_of_the_hidden_layers() -> None:
     )  # no hidden layer: logistic regression
 
 
+def test_a_file_of_many_layers_is_refused_before_they_are_made() -> None:
+    """They would need little memory, and minutes."""
+    with pytest.raises(UserError, match="mlp: 100,000 hidden layers; give at most 100"):
+        flat_model("mlp", (4,), 2, {"widths": [1] * 100_000})
+
+
 def test_every_model_is_found_by_its_file() -> None:
     assert {"lenet5", "logistic", "mlp"} <= set(MODELS.names())
     assert all(MODELS.get(name).name == name for name in MODELS.names())

@@ -66,6 +66,27 @@ def test_a_run_that_went_back_to_its_checkpoint_is_read_again(write_run: Write) 
     assert follower.look().trained == 2
 
 
+@pytest.mark.parametrize("name", ["table.csv", "config.toml"])
+def test_what_is_damaged_is_not_read_again_until_it_changes(
+    name: str, write_run: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of all runs looks every few seconds, and a table may have ten million rows."""
+    run = write_run()
+    whole = (run / name).read_bytes()
+    (run / name).write_bytes(whole + b"= nonsense\n")
+    read: list[int] = []
+    look, start = Follower.look, Follower.__init__
+    monkeypatch.setattr(Follower, "look", lambda self: read.append(1) or look(self))
+    monkeypatch.setattr(Follower, "__init__", lambda self, at: read.append(1) or start(self, at))
+    followers = Followers(run.parent)
+    first, *others = (followers.look() for _ in range(5))
+    reads = len(read)
+    assert (first[0].state, others) == ("damaged", [first] * 4)
+    assert reads == (2 if name == "table.csv" else 1)
+    (run / name).write_bytes(whole)
+    assert followers.look()[0].state == "stopped"
+
+
 def test_a_comparison_knows_how_many_runs_there_will_be(write_run: Write) -> None:
     """Two seeds of one method are asked for; one has started, then the other."""
     home = write_run("late", seed=1).parent

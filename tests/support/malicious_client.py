@@ -98,6 +98,14 @@ ATTACKS: dict[str, list[tuple[str, Spoil]]] = {
         ("right of 10^400", told(right=HUGE)),
     ],
 }
+# What the first of the sly ones sends in every round of a method that asks for more than an update.
+OF_METHODS: dict[str, tuple[str, Spoil]] = {
+    "scaffold": ("a control variate of 1e30", sent("update", "change", LARGE)),
+    "qfedavg": (
+        "a negative loss before training",
+        sent("probes", "loss_before", Array(np.array(-1, dtype=np.float32))),
+    ),
+}
 
 
 class Malicious(ClientApp):
@@ -109,8 +117,9 @@ class Malicious(ClientApp):
             return honest(message, context)
         book = Path(str(context.node_config["keep"])) / "attacks"
         done = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
-        name, spoil = choose(kind, part, sum(line["kind"] == kind for line in done))
         question = json.loads(str(message.content.config_records["facts"]["json"]))
+        (method,) = question["run"]["method"]
+        name, spoil = choose(kind, part, str(method), sum(line["kind"] == kind for line in done))
         line = {"kind": kind, "name": name, "part": part, "node": context.node_id}
         line |= {"token": question["token"], "round": question.get("number", -1) + 1}
         book.parent.mkdir(parents=True, exist_ok=True)
@@ -133,8 +142,10 @@ def honest(message: Message, context: Context) -> Message:
     return reply
 
 
-def choose(kind: str, part: int, before: int) -> tuple[str, Spoil]:
+def choose(kind: str, part: int, method: str, before: int) -> tuple[str, Spoil]:
     """The next attack of this client: those of one trade take turns."""
+    if kind == "train" and part == SLY[0] and method in OF_METHODS:
+        return OF_METHODS[method]
     trade, known = SLY if part in SLY else LIARS, ATTACKS.get(kind, [])
     number = before * len(trade) + trade.index(part)
     own = (part in SLY) == (kind != "query.profile")
@@ -154,7 +165,7 @@ def true_profile(keep: Path) -> Payload:
 
 
 def true_update(keep: Path) -> Payload:
-    """Of a client that took its three steps, and hardly moved."""
+    """Of a client that took its three steps, and hardly moved; what a method asks beside is in its attack."""
     update = {"delta": np.full(650, 1e-3), "buffers": np.zeros(0)}
     records = {"update": update, "trace": {"trace": np.ones(1)}, "probes": {}}
     arrays = {n: {key: Array(v.astype(np.float32)) for key, v in own.items()} for n, own in records.items()}

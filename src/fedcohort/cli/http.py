@@ -8,6 +8,7 @@ is written into run directories, and nothing that they name is executed.
 
 import hashlib
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -15,7 +16,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from fedcohort.cli.http_pages import GLANCE, PAUSE, Found, follow, index_page, message_page, version_of
 from fedcohort.runs.status import Followers, Status
@@ -70,7 +71,7 @@ class Reports:
         """The report of these runs; made anew only if they changed."""
         from fedcohort.report import write_report
 
-        path = self.reports / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.html"
+        path = self.reports / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.html"
         with self.making:
             if self.made.get(name) != version:
                 write_report([run.directory for run in runs], path)
@@ -126,7 +127,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self._was_meant():
             self._send(HTTPStatus.FORBIDDEN, message_page("Refused", f"This server only answers {HOST}."))
             return
-        page, _, name = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
+        path = unquote(self.path.partition("?")[0], errors="surrogateescape")  # as Python has names of files
+        page, _, name = path.lstrip("/").partition("/")
         try:
             self._answer(page, name)
         except (UserError, OSError) as mistake:  # of somebody's files; the next request may find them whole
@@ -172,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def _send(self, status: HTTPStatus, body: str | bytes, kind: str = "text/html") -> None:
-        content = body.encode() if isinstance(body, str) else body
+        content = body.encode(errors="replace") if isinstance(body, str) else body
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))

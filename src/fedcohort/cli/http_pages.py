@@ -4,6 +4,7 @@ import hashlib
 import html
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -39,13 +40,13 @@ def _section(home: str, found: Found) -> str:
     rows = "".join(_row(home, status) for status in found)
     head = "<tr><th>method<th>seed<th>state<th>round<th>global accuracy<th>so far<th>groups</tr>"
     table = f"<div><table>{head}{rows}</table></div>" if rows else "<p>No run has started.</p>"
-    return f'<h2><a href="/report/{quote(home)}">{html.escape(home)}</a></h2>{table}'
+    return f'<h2><a href="/report/{quote(os.fsencode(home))}">{html.escape(home)}</a></h2>{table}'
 
 
 def _row(home: str, status: Status) -> str:
     run = status.directory.name
     alone = run == home  # a single run, not one of a comparison
-    link = f"/report/{quote(home)}" + ("" if alone else f"/{quote(run)}")
+    link = f"/report/{quote(os.fsencode(home))}" + ("" if alone else f"/{quote(os.fsencode(run))}")
     cells = (
         f'<a href="{link}">{html.escape(status.method)}</a>',
         str(status.seed),
@@ -75,7 +76,7 @@ def message_page(title: str, sentence: str) -> str:
 def follow(name: str, version: str, seconds: int) -> str:
     """A script that looks every few ``seconds`` whether there is something new and then loads the page again,
     unless nobody sees it."""
-    page = {"place": f"/version/{quote(name)}", "seen": version, "every": 1000 * seconds}
+    page = {"place": f"/version/{quote(os.fsencode(name))}", "seen": version, "every": 1000 * seconds}
     return FOLLOW.replace("PAGE", json.dumps(page))
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -29,6 +30,7 @@ PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
 CELL = 8  # bytes of a number
 LARGEST = 1e30  # of a number: its square is one too
 FILE = "@file"  # the client column that stands for the name of the row's file
+NAME = 200  # characters of a label, a client or a category
 LEVELS = 200  # more categories than this in one column: it is a name or a text
 NEARLY_ALL = 0.9  # of a column's cells that are numbers: the others are mistakes rather than categories
 COMMA = r"^[+-]?\d*,\d+$"  # a number with a decimal comma
@@ -138,9 +140,10 @@ def read_parquet(path: Path) -> "pl.DataFrame":
     """All of a Parquet file, unless its own account of its rows is more than this machine holds."""
     import polars as pl
 
-    rows = pl.scan_parquet(path).select(pl.len()).collect().item()
-    refuse_beyond(rows * len(pl.read_parquet_schema(path)) * CELL, str(path), "give fewer rows or columns")
-    return pl.read_parquet(path)
+    lazy = pl.scan_parquet(path, glob=False)
+    rows, columns = lazy.select(pl.len()).collect().item(), len(lazy.collect_schema())
+    refuse_beyond(rows * columns * CELL, str(path), "give fewer rows or columns")
+    return lazy.collect()
 
 
 def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl.DataFrame", list[str]]:
@@ -148,11 +151,12 @@ def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl
     import polars as pl
 
     source = read_bytes(path) if is_gzipped(path) else path
-    frame = pl.read_csv(source, has_header=header, separator=separator, infer_schema=False)
+    read = partial(pl.read_csv, source, separator=separator, infer_schema=False, glob=False)
+    frame = read(has_header=header)
     if not header:
         return frame, [f"column_{number}" for number in range(1, frame.width + 1)]
     # Not read as a header: Polars would quietly rename the second of two equal columns.
-    first = pl.read_csv(source, has_header=False, separator=separator, infer_schema=False, n_rows=1)
+    first = read(has_header=False, n_rows=1)
     return frame, ["" if name is None else name.strip() for name in first.row(0)]
 
 
@@ -176,9 +180,10 @@ def read_columns(files: Sequence[Path], wanted: Collection[str]) -> "pl.DataFram
     for file in files:
         with reading(file):
             source = read_bytes(file) if is_gzipped(file) else file
-            head = pl.read_csv(source, n_rows=0, infer_schema=False).columns
+            read = partial(pl.read_csv, source, infer_schema=False, glob=False)
+            head = read(n_rows=0).columns
             kept = {name: name.strip().upper() for name in head if name.strip().upper() in wanted}
-            frame = pl.read_csv(source, columns=list(kept), infer_schema=False) if kept else pl.DataFrame()
+            frame = read(columns=list(kept)) if kept else pl.DataFrame()
             frame = cleaned(frame.rename(kept), MISSING) if kept else frame
         if frame.height == 0:
             raise UserError(
@@ -264,12 +269,15 @@ def label_column(frame: "pl.DataFrame", name: str) -> np.ndarray:
     """Each row's label: numbers if all are, else words."""
     column = _complete(frame, name, "label")
     numbers = as_numbers(column)
-    return np.array(column.to_list(), dtype=str) if numbers is None else numbers
+    if numbers is not None:
+        return numbers
+    _refuse_long(column)
+    return np.array(column.to_list(), dtype=str)
 
 
 def client_column(frame: "pl.DataFrame", name: str | None) -> np.ndarray | None:
     """Each row's client, if a column names it."""
-    return None if name is None else np.array(as_words(_complete(frame, name, "client")))
+    return None if name is None else as_names(_complete(frame, name, "client"))
 
 
 def _complete(frame: "pl.DataFrame", name: str, option: str) -> "pl.Series":
@@ -302,7 +310,7 @@ class Column:
         if self.text_width:
             return hash_texts(as_words(column), self.text_width)
         if self.levels is not None:
-            words = np.array(as_words(column))
+            words = as_names(column)
             return (words[:, None] == np.array(self.levels)[None]).astype(np.float32)
         numbers = as_numbers(column)
         if numbers is None:
@@ -347,6 +355,26 @@ def as_words(column: "pl.Series") -> list[str]:
     return column.cast(pl.String).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").to_list()
 
 
+def as_names(column: "pl.Series") -> np.ndarray:
+    """The same as an array."""
+    _refuse_long(column)
+    return np.array(as_words(column), dtype=str)
+
+
+def _refuse_long(column: "pl.Series") -> None:
+    """In an array every cell takes the room of the longest: a single one could take all memory."""
+    import polars as pl
+
+    _refuse_odd(column)
+    lengths = column.alias(PLAIN).cast(pl.String).fill_null("").str.len_chars()
+    longest = int(lengths.to_numpy().max(initial=0))
+    if longest > NAME:
+        raise UserError(
+            f"column '{column.name}' names a label, client or category by {longest:,} characters: "
+            "shorten it, or add the column to 'text'"
+        )
+
+
 def learn_column(
     frame: "pl.DataFrame", name: str, text: Sequence[str], categorical: Sequence[str], fill: bool, width: int
 ) -> Column:
@@ -360,7 +388,7 @@ def learn_column(
     if numbers is None:
         if name not in categorical and _nearly_numbers(frame[name]):
             _refuse_word(frame, name)
-        levels = tuple(sorted(set(as_words(frame[name]))))
+        levels = tuple(np.unique(as_names(frame[name])).tolist())
         if len(levels) > LEVELS:
             raise UserError(
                 f"column '{name}' has {len(levels)} different words: remove it, or add it to 'text'"

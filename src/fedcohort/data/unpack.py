@@ -1,6 +1,7 @@
 """Archives of others, looked at before they are expanded: a file of a kilobyte may promise a terabyte."""
 
 import gzip
+import lzma
 import math
 import struct
 import zipfile
@@ -18,14 +19,16 @@ GZIP = b"\x1f\x8b"
 OTHERS = (
     b"\x28\xb5\x2f\xfd",
     b"\x78\x01",
+    b"\x78\x5e",
     b"\x78\x9c",
     b"\x78\xda",
 )  # zstd and zlib, which Polars would expand
 FOLD, SMALL = 100, 10_000_000  # how much larger contents may be than their file, unless they are small
 BLOCK = 1 << 20
 KINDS = "biufUS"  # numbers and words; an array of objects is a pickle, which can run any code
-UNREADABLE = (RuntimeError, KeyError, SyntaxError, TokenError, MemoryError)  # of a password, of headers
-DAMAGED = (OSError, EOFError, zlib.error, struct.error, ValueError, zipfile.BadZipFile, NotImplementedError)
+UNREADABLE = (RuntimeError, KeyError, SyntaxError, TokenError, MemoryError, TypeError)  # passwords, headers
+PACKED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
+DAMAGED = (OSError, EOFError, struct.error, ValueError, *PACKED)
 
 
 def is_gzipped(path: Path) -> bool:
@@ -40,9 +43,14 @@ def is_gzipped(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """What a file holds, unpacked if it is gzipped."""
     try:
-        return b"".join(_blocks(path)) if is_gzipped(path) else path.read_bytes()
+        if not is_gzipped(path):
+            return path.read_bytes()
+        content = b"".join(_blocks(path))
     except DAMAGED as error:
         raise UserError(f"{path} cannot be read ({error}): fetch it again") from error
+    if content.startswith((GZIP, *OTHERS)):  # which Polars would expand too
+        raise UserError(f"{path} holds another archive: unpack it first")
+    return content
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

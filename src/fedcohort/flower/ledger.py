@@ -18,10 +18,11 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.filelock import held
 
 FILE = "ledger.json"
+CELLS = 10**6  # of all tables together
 
 
 class OverspentError(Exception):
-    """To answer would spend more than the client's budget."""
+    """To answer would take more than the client's budget, or than its ledger holds."""
 
 
 class Ledger:
@@ -47,6 +48,7 @@ class Ledger:
                 entry = {"what": what, "epsilon": self.epsilon, "when": now, "told": {}}
                 entries.append(entry)
             fresh = [cell not in entry["told"] for cell in cells]
+            _refuse_endless(what, entries, sum(fresh))
             if any(fresh):
                 noisy = measure([value for value, new in zip(values, fresh, strict=True) if new])
                 names = (cell for cell, new in zip(cells, fresh, strict=True) if new)
@@ -83,6 +85,12 @@ class Ledger:
     def _write(self, entries: Sequence[dict[str, Any]]) -> None:
         """Before anything is told: what is not in the ledger was not said."""
         write_atomically(self.path, json.dumps(entries, indent=1).encode(), private=True)
+
+
+def _refuse_endless(what: str, entries: Sequence[dict[str, Any]], more: int) -> None:
+    """A server names the cells, and could name other ones in every run."""
+    if sum(len(entry["told"]) for entry in entries) + more > CELLS:
+        raise OverspentError(f"{what}: {more:,} cells more, and the ledger would hold more than {CELLS:,}")
 
 
 def _is_table(entry: Any) -> bool:

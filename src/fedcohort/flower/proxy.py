@@ -29,13 +29,14 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from fedcohort.flower.door import CHUNK, Door, Limits, Visit
 
 OBJECT = 8 << 20  # bytes of a piece of a message: Flower cuts arrays into pieces of 5 MiB
-OTHER = 1 << 20  # bytes of any other call: who and what, at most an identifier for each piece
+ANSWER = 64 << 10  # bytes that announce an answer, 68 for each piece: what the server fetches at once
+OTHER = 1 << 20  # bytes of any other call: who and what
 CALLS = {  # of Flower's Fleet API, with the most bytes they bring; an admitted client needs no others
     b"/v1/fleet/activate-node": OTHER,
     b"/v1/fleet/deactivate-node": OTHER,
     b"/v1/fleet/send-node-heartbeat": OTHER,
     b"/v1/fleet/pull-messages": OTHER,
-    b"/v1/fleet/push-messages": OTHER,
+    b"/v1/fleet/push-messages": ANSWER,
     b"/v1/fleet/get-run": OTHER,
     b"/v1/fleet/get-fab": OTHER,
     b"/v1/fleet/push-object": OBJECT,
@@ -104,7 +105,7 @@ class Proxy:
     async def receive(self, visit: Visit) -> None:
         """One request after the other, until one of both sides has enough."""
         http = h11.Connection(h11.SERVER, HEADERS)
-        with suppress(h11.RemoteProtocolError):  # it does not speak HTTP
+        with suppress(h11.ProtocolError):  # it does not speak HTTP, or not as we do
             while await self._answer(http, visit):
                 http.start_next_cycle()
 

@@ -34,7 +34,7 @@ def _write(page: Page, out: Path, private: bool = False) -> Path:
     try:
         _refuse_to_destroy(out)
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, render(page).encode(), private=private)
+        write_atomically(out, render(page).encode(errors="replace"), private=private)
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}; choose another file") from None
     return out

@@ -35,12 +35,13 @@ def read_events(directory: Path) -> list[Event]:
 
 def summed_up(events: Sequence[Event]) -> dict[str, str]:
     """By client: ``went offline (rounds 2 and 3); is back (round 4)``."""
-    rounds: dict[str, dict[str, list[str]]] = {}
+    rounds: dict[str, dict[str, dict[str, None]]] = {}  # the last one for its order, and each round once
     for event in events:
-        when = rounds.setdefault(event.client, {}).setdefault(event.what, [])
-        if str(event.round) not in when:
-            when.append(str(event.round))
-    return {client: "; ".join(_in_rounds(*each) for each in own.items()) for client, own in rounds.items()}
+        rounds.setdefault(event.client, {}).setdefault(event.what, {})[str(event.round)] = None
+    return {
+        client: "; ".join(_in_rounds(what, list(when)) for what, when in own.items())
+        for client, own in rounds.items()
+    }
 
 
 def _in_rounds(what: str, rounds: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from fedcohort.util.filelock import is_held
 from fedcohort.util.files import LARGE, read_bytes
 
 State = Literal["running", "complete", "stopped", "damaged"]
+Stamp = tuple[tuple[int, int, int] | None, ...]  # when files were changed, and their bytes
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Followers:
         self.compared = settings_file(home).name == ASKED
         self.home = home
         self.each: dict[Path, Follower] = {}
+        self.damaged: dict[Path, tuple[Stamp, Status]] = {}  # a large one takes long to read each time
 
     @property
     def planned(self) -> int:
@@ -124,13 +126,31 @@ class Followers:
         return [self._look_at(directory) for directory in runs_of(self.home)]
 
     def _look_at(self, directory: Path) -> Status:
+        stamp = _stamp(directory)
+        known, status = self.damaged.get(directory, (None, None))
+        if status is not None and known == stamp:
+            return status
         try:
             if directory not in self.each:
                 self.each[directory] = Follower(directory)
             return self.each[directory].look()
         except (UserError, OSError) as error:
-            return Status(directory, directory.name, 0, 0, 0, "damaged", 0, (), {}, str(error))
+            status = Status(directory, directory.name, 0, 0, 0, "damaged", 0, (), {}, str(error))
+            self.damaged[directory] = stamp, status
+            return status
 
     def at_work(self, statuses: Sequence[Status]) -> bool:
         """Whether somebody is running what is here."""
         return is_held(self.home) or any(status.state == "running" for status in statuses)
+
+
+def _stamp(directory: Path) -> Stamp:
+    """Changes with the files that a look reads."""
+    found: list[tuple[int, int, int] | None] = []
+    for name in (CONFIG, TABLE):
+        try:
+            about = (directory / name).stat()
+            found.append((about.st_mtime_ns, about.st_ctime_ns, about.st_size))
+        except OSError:
+            found.append(None)
+    return tuple(found)

@@ -14,7 +14,7 @@ import torch
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
-from fedcohort.data.tables import as_numbers, as_words, find_files, read_columns, row_order
+from fedcohort.data.tables import as_names, as_numbers, find_files, read_columns, row_order
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ACSIncome:
             torch.from_numpy(np.concatenate(list(blocks.values()), axis=1)),
             y,
             (f"at most {RICH:,}", f"above {RICH:,}"),
-            owner=None if state is None else np.array(as_words(frame[state])),
+            owner=None if state is None else as_names(frame[state]),
             provenance=self._story(frame, {name: own.shape[1] for name, own in blocks.items()}),
             numbers=torch.tensor(quantity) if any(quantity) else None,
         )

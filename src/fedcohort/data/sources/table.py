@@ -23,10 +23,13 @@ from fedcohort.data.tables import (
     row_order,
 )
 from fedcohort.util.errors import UserError
+from fedcohort.util.memory_limit import refuse_beyond
 from fedcohort.util.settings import between
 
 if TYPE_CHECKING:
     import polars as pl
+
+FLOAT, COPIES = 4, 3  # bytes of a feature; of each column, of all together, and of these in order
 
 
 @register
@@ -158,4 +161,7 @@ def _encode(columns: list[Column], frame: "pl.DataFrame") -> Tensor:
     for column in columns:
         if column.name not in known:
             require(frame, column.name, "features")
+    width = sum(column.width for column in columns)
+    needed = COPIES * FLOAT * frame.height * width
+    refuse_beyond(needed, f"a table of {width:,} features", "give fewer columns")
     return torch.from_numpy(np.concatenate([column.encode(frame) for column in columns], axis=1))

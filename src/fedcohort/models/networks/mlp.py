@@ -8,7 +8,10 @@ from typing import Annotated
 from torch import nn
 
 from fedcohort.models import MODELS, Model
+from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least
+
+DEEPEST = 100  # hidden layers; a hundred thousand narrow ones need little memory and many minutes
 
 
 @MODELS.register
@@ -19,6 +22,8 @@ class MLP(Model):
     widths: tuple[Annotated[int, at_least(1)], ...] = (200, 200)  # of the hidden layers
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        if len(self.widths) > DEEPEST:
+            raise UserError(f"mlp: {len(self.widths):,} hidden layers; give at most {DEEPEST}")
         sizes = [prod(shape), *self.widths]
         hidden = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(sizes[-1], classes))
