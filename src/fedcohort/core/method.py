@@ -73,7 +73,7 @@ class Method:
         claimed: dict[str, Part] = {}
         transforms = tuple(part for part in parts if isinstance(part, Transform))
         for part in parts:
-            for role in DEFAULTS.keys() & roles_of(type(part)):
+            for role in (role for role in roles_of(type(part)) if role in DEFAULTS):
                 if role in claimed:
                     raise UserError(
                         f"{claimed[role].name} and {part.name} cannot be combined: each is {spoken(role)}, "

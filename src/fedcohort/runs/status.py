@@ -12,6 +12,7 @@ from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
+    CONFIG,
     RESULT,
     TABLE,
     Asked,
