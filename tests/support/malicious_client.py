@@ -118,8 +118,8 @@ class Malicious(ClientApp):
         book = Path(str(context.node_config["keep"])) / "attacks"
         done = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
         question = json.loads(str(message.content.config_records["facts"]["json"]))
-        (method,) = question["run"]["method"]
-        name, spoil = choose(kind, part, str(method), sum(line["kind"] == kind for line in done))
+        method = question["run"]["method"][0]["name"]
+        name, spoil = choose(kind, part, method, sum(line["kind"] == kind for line in done))
         line = {"kind": kind, "name": name, "part": part, "node": context.node_id}
         line |= {"token": question["token"], "round": question.get("number", -1) + 1}
         book.parent.mkdir(parents=True, exist_ok=True)
