@@ -70,7 +70,7 @@ def test_what_cannot_be_read_shows_how_to_write_it(text):
         ("fedprox(mu=-1)", "fedprox.mu: -1 must be at least 0"),
         ("scaffold(option='III')", "scaffold.option: 'III' is not 'I' or 'II'"),
         ("fedprox(1, mu=2)", "fedprox.mu: given twice, once without its name"),
-        ("plain(1)", "plain.: unknown"),
+        ("plain(1)", "plain takes no settings"),
         ("fedadam(weighted=3)", "fedadam.weighted: 3 is not true or false"),
     ],
 )
@@ -91,6 +91,7 @@ def test_mistakes_in_a_part(text, sentence):
         ("fedprox(0.1)", "fedprox(mu=0.1)"),
         ("clip(2)+fedavgm+fednova+fedentopt", "fedentopt+fednova+fedavgm+clip(norm=2.0)"),
         ("topk+clip", "topk+clip"),
+        ("clip(2)+clip(2)", "clip(norm=2.0)+clip(norm=2.0)"),
         ("clip+topk", "clip+topk"),
     ],
 )
@@ -177,8 +178,10 @@ def test_averaging_and_server_optimiser_combine_freely():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("fedsoft+clip", "clip and fedsoft cannot be combined: .* whole models are sent"),
-        ("local_only+topk", "topk and local_only cannot be combined: .* nothing is sent"),
+        ("fedsoft+clip", "clip and fedsoft cannot be combined: .* it is a whole model"),
+        ("feddyn+topk", "topk and feddyn cannot be combined: .* clients remember what they moved"),
+        ("local_only+topk", "topk and local_only cannot be combined: .* with it nothing is sent"),
+        ("+".join(["clip"] * 17), "17 transforms are too many"),
     ],
 )
 def test_what_sends_no_movement_has_none_to_transform(text, sentence):

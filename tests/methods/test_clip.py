@@ -42,6 +42,17 @@ def test_it_clips_before_the_weights_of_any_averaging():
     assert position(state) == pytest.approx(1 + 0.34375 * 0.38 - 0.6875 * 0.4, abs=1e-6)
 
 
+@pytest.mark.parametrize("grouping", ["fesem(groups=2)", "cfl(eps1=9.0, eps2=0.0)", "ifca(groups=2)"])
+@pytest.mark.parametrize("at", ["client", "server"])
+def test_no_group_moves_further_than_its_clients_may(grouping, at):
+    """Also one whose centres are made of clients' models, not by the server's step."""
+    method, task = Method.parse(f"{grouping}+clip(1e-3, at='{at}')"), tiny_task()
+    before = [group.weights.params for group in play(method, task, 0)[0].groups]
+    after = [group.weights.params for group in play(method, task, 2)[0].groups]
+    moved = [min(float((new - old).norm()) for old in before) for new in after]
+    assert 0 < max(moved) <= 2e-3 + 1e-6
+
+
 def test_at_both_ends_it_is_the_same_on_blocks_of_small_clients():
     """The pool engine keeps movements of small clients as factors: clipped, they are ordinary numbers."""
     task = tiny_task(cohort=8)

@@ -5,6 +5,7 @@ import torch
 
 from fedcohort.core.method import Method
 from fedcohort.core.records import View
+from fedcohort.core.roles import Transform
 from fedcohort.core.state import pack, unpack
 from fedcohort.core.uploads import transformed
 from fedcohort.methods.topk import TopK
@@ -29,7 +30,7 @@ def test_without_feedback_what_is_left_out_is_lost():
     assert (sent.tolist(), mine) == ([4, -3, 0, 0], {})
 
 
-@pytest.mark.parametrize(("share", "sent"), [(1e-9, 1), (0.5, 5), (0.51, 6), (1.0, 10)])
+@pytest.mark.parametrize(("share", "sent"), [(1e-9, 1), (0.5, 5), (0.51, 6), (0.7, 7), (1.0, 10)])
 def test_at_least_so_many_and_at_least_one(share, sent):
     assert len(TopK(share).largest(torch.arange(10.0))) == sent
 
@@ -68,6 +69,19 @@ def test_what_was_left_out_is_part_of_a_checkpoint():
     assert not forgetful.groups[0].weights.params.equal(whole.groups[0].weights.params)
 
 
+def test_what_a_later_link_adds_is_lost_as_on_the_wire():
+    """Of (1.5, .5, .5, 2.5), where half is sent, .5 and .5 stay behind, in a simulation too."""
+
+    class Plus(Transform):
+        def upload(self, delta, mine, view):
+            return delta + 0.5, mine
+
+    chain = (TopK(0.5, feedback=False), Plus())
+    view = View({}, {}, torch.ones(1), 1, 0.1, 1)
+    up, _ = transformed(chain, {"delta": torch.tensor([1.0, 0.1, 0.2, 2.0])}, {}, view)
+    assert up["delta"].tolist() == [1.5, 0, 0, 2.5]
+
+
 def test_transforms_at_a_client_run_in_their_order():
     """(3, 4) to the norm 1 is (.6, .8), of which top-k of one sends .8; of (0, 4), clipped after it, 1."""
     view = View({}, {}, torch.ones(1), 1, 0.1, 1)
@@ -85,4 +99,5 @@ def test_transforms_of_one_method_keep_their_memories_apart():
     state = play(method, task, 1)[0]
     first, second = (state.clients[0][f"transform{place}/error"] for place in (0, 1))
     assert not first.equal(second)
+    assert second.any()
     assert not (first * second).any()

@@ -30,6 +30,7 @@ from fedcohort.util.registry import Registry
 from fedcohort.util.settings import build, checked
 
 METHODS: Registry[Part] = Registry("method", "fedcohort.methods", "fedcohort.methods")
+MOST = 16  # transforms of one method
 SPARE = 16  # groups that a federation may have however few its clients are
 DEFAULTS = {
     "selector": "uniform",
@@ -43,6 +44,8 @@ P = TypeVar("P", bound=type[Part])
 
 def register(cls: P) -> P:
     """Class decorator: the part is found by the name of its file."""
+    if issubclass(cls, Transform) and len(roles_of(cls)) > 1:
+        raise UserError(f"{cls.__name__}: a transform has no other role, make it a part of its own")
     adopt_hooks(cls)
     return METHODS.register(cls)
 
@@ -72,6 +75,8 @@ class Method:
     def of(cls, *parts: Part) -> "Method":
         claimed: dict[str, Part] = {}
         transforms = tuple(part for part in parts if isinstance(part, Transform))
+        if len(transforms) > MOST:
+            raise UserError(f"{len(transforms)} transforms are too many for one method: {MOST} at most")
         for part in parts:
             for role in (role for role in roles_of(type(part)) if role in DEFAULTS):
                 if role in claimed:
@@ -92,17 +97,23 @@ class Method:
         """``"fedlecc+fedprox(mu=0.01)"`` as a method."""
         return cls.of(*(part for name, values in parse(text) for part in make(name, values)))
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The distinct parts, in the order of the roles."""
-        held = (*(getattr(self, role) for role in DEFAULTS), *self.transforms)
-        return tuple(part for i, part in enumerate(held) if not any(part is other for other in held[:i]))
+        """The distinct parts, in the order of the roles, and all transforms."""
+        held: list[Part] = [getattr(self, role) for role in DEFAULTS]
+        distinct = [part for i, part in enumerate(held) if not any(part is other for other in held[:i])]
+        return (*distinct, *self.transforms)
+
+    @property
+    def transform_places(self) -> list[str]:
+        """Where each transform remembers what it does, at clients and at the server."""
+        return [f"transform{number}" for number in range(len(self.transforms))]
 
     @property
     def at_server(self) -> dict[str, Averaging | ServerOptimiser | Transform]:
         """The parts that remember something of each group at the server, by the place where they do."""
         alone = {} if self.averaging is self.server_optimiser else {"averaging": self.averaging}
-        chain = {f"transform{number}": part for number, part in enumerate(self.transforms)}
+        chain = dict(zip(self.transform_places, self.transforms, strict=True))
         return {**alone, "optimiser": self.server_optimiser, **chain}
 
     @property
@@ -155,13 +166,12 @@ class Method:
                     f"{part.name} and {silent.name} cannot be combined: {part.name} asks clients for "
                     f"{' and '.join(asked)}, and with {silent.name} nothing is sent; try uniform"
                 )
-        for part in self.transforms:
-            if self.silent or self.objective.sends_models:
-                sends = "whole models are" if self.objective.sends_models else "nothing is"
-                raise UserError(
-                    f"{part.name} and {self.objective.name} cannot be combined: {part.name} changes what "
-                    f"training moved, and with {self.objective.name} {sends} sent"
-                )
+        why = "with it nothing is sent" if self.silent else self.objective.sent_as_it_is
+        for part in self.transforms if why else ():
+            raise UserError(
+                f"{part.name} and {self.objective.name} cannot be combined: {part.name} changes an update on "
+                f"its way; {self.objective.name} wants it as it is: {why}"
+            )
         if self.grouping.shared and not self.selector.heeds_odds:
             selector, grouping = self.selector.name, self.grouping.name
             raise UserError(
@@ -215,7 +225,8 @@ def make(name: str, values: Mapping[str, Any], path: str | None = None) -> list[
         if owner == name and option in values:
             value = checked(values.pop(option), type(default), f"{path}.{option}")
             if value != default:
-                parts.append(build(METHODS.get(part), {setting: value} if setting else {}, path))
+                given, now = {setting: value} if setting else {}, f"{path}.{option} is {part} now"
+                parts.append(build(METHODS.get(part), given, now))
     return [build(METHODS.get(name), values, path), *parts]
 
 

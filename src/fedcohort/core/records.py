@@ -1,6 +1,6 @@
 """What passes between the parts of a method, the round and the engines: plain records of tensors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -65,6 +65,9 @@ def mean_memory(clients: Clients, members: Ids, key: str, blank: Tensor) -> Tens
     return (torch.stack(known).sum(0) if known else torch.zeros_like(blank)) / len(members)
 
 
+PER_ROW = ("ids", "group", "size", "steps", "reach", "trace", "buffers")  # of Updates
+
+
 @dataclass(frozen=True)
 class Updates:
     """What came back, one row per client that answered, in ascending order of client."""
@@ -88,16 +91,32 @@ class Updates:
         """Only the rows where ``mask`` holds."""
         if bool(mask.all()):
             return self  # one group, everybody in it: nothing to copy
-        per_row = ("ids", "group", "size", "steps", "reach", "trace", "buffers")
         cross = None if self.cross is None else self.cross[mask][:, mask]
         cross_size = None if self.cross_size is None else self.cross_size[mask]
         return replace(
             self,
-            **{field: getattr(self, field)[mask] for field in per_row},
+            **{field: getattr(self, field)[mask] for field in PER_ROW},
             up={key: rows[mask] for key, rows in self.up.items()},
             probes={key: rows[mask] for key, rows in self.probes.items()},
             cross=cross,
             cross_size=cross_size,
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence["Updates"]) -> "Updates":
+        """Those of several groups of one cohort, in ascending order of client."""
+        parts = [part for part in parts if len(part)] or list(parts[:1])
+        if len(parts) == 1:
+            return parts[0]
+        order = torch.cat([part.ids for part in parts]).argsort()
+
+        def rows(tables: Iterable[Tensor]) -> Tensor:
+            return torch.cat(list(tables))[order]
+
+        return cls(
+            **{name: rows(getattr(part, name) for part in parts) for name in PER_ROW},
+            up={key: rows(part.up[key] for part in parts) for key in parts[0].up},
+            probes={key: rows(part.probes[key] for part in parts) for key in parts[0].probes},
         )
 
     def with_deltas(self, deltas: Tensor) -> "Updates":

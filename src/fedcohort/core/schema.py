@@ -1,7 +1,7 @@
 """What clients tell the server: every message of a method, number by number.
 
-The bytes in results, the list of what leaves a client, what ``fedcohort methods`` says and the checks of what
-arrives in a deployment all follow from the fields that are written down here, and nowhere else.
+The bytes in results, the list of what leaves a client, what ``fedcohort methods`` says and the names, shapes
+and kinds by which a deployment knows an answer all follow from the fields that are written down here.
 """
 
 import math
@@ -49,14 +49,16 @@ def asked(method: Method) -> list[str]:
     """The messages that this method wants from clients, and no others."""
     optimiser = method.server_optimiser
     inherits = isinstance(optimiser, Broadcasts) and optimiser.has_own("inherit")
+    surveys = isinstance(method.grouping, Asks) and method.grouping.may_ask
+    regroups = surveys or method.grouping.has_own("assign") or method.grouping.has_own("regroup")
     when = {
         "profile": True,
         "poll": "losses" in method.uses,
-        "survey": isinstance(method.grouping, Asks),
+        "survey": surveys,
         "training": True,
         "update": is_judged(method),
         "cross": "cross_accuracy" in method.uses,
-        "memory": inherits and method.objective.has_own("init_client"),
+        "memory": inherits and regroups and method.objective.has_own("init_client"),
         "evaluation": True,
     }
     return [message for message, needed in when.items() if needed]

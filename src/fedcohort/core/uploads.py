@@ -15,21 +15,24 @@ from fedcohort.core.roles import Transform
 def blank(method: Method, profile: Profile) -> Memory:
     """What a client that never trained remembers: for its objective, its statistics and all transforms."""
     mine = batchnorm.blank(method.objective, profile)
-    for number, transform in enumerate(method.transforms):
+    for place, transform in zip(method.transform_places, method.transforms, strict=True):
         own = transform.init_client(profile)
-        mine = {**mine, **{_place(number) + key: value for key, value in own.items()}}
+        mine = {**mine, **{f"{place}/{key}": value for key, value in own.items()}}
     return mine
 
 
 def transformed(
     transforms: Sequence[Transform], up: Memory, mine: Memory, view: View
 ) -> tuple[Memory, Memory]:
-    """What goes up, and what the client remembers, once all transforms have seen what its objective sends."""
+    """What goes up, and what the client remembers, once all transforms have seen what its objective sends:
+    as the server will read it, so that a simulation loses what writing it shorter loses."""
     for number, transform in enumerate(transforms):
-        at = _place(number)
+        at = f"transform{number}/"
         own = {key.removeprefix(at): value for key, value in view.mine.items() if key.startswith(at)}
         delta, own = transform.upload(up["delta"], own, view)
         up, mine = {**up, "delta": delta}, {**mine, **{at + key: value for key, value in own.items()}}
+    if any(transform.has_own("encode") for transform in transforms):
+        up = decoded(transforms, encoded(transforms, up), len(up["delta"]))
     return up, mine
 
 
@@ -45,7 +48,3 @@ def decoded(transforms: Sequence[Transform], update: Memory, params: int) -> Mem
     for transform in reversed(transforms):
         update = transform.decode(update, params)
     return update
-
-
-def _place(number: int) -> str:
-    return f"transform{number}/"

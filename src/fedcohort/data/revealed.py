@@ -26,7 +26,7 @@ EXAMPLE = 2**40  # most numbers of one example
 FACTS = {
     "clients": tuple[str, ...],
     "classes": tuple[str, ...],
-    "shape": tuple[Annotated[int, between(0, EXAMPLE)], ...],
+    "shape": tuple[Annotated[int, between(1, EXAMPLE)], ...],
     "vocabulary": Annotated[int, between(0, EXAMPLE)],
     "keys": tuple[str, ...],
 }

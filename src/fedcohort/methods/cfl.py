@@ -100,13 +100,19 @@ class CFL(Grouping, Asks):
         labels = bipartition(cosines(own.up["delta"]), self.linkage, apart=self.gamma)
         if not labels.any():
             return
-        half = join_largest(labels, own.ids.numpy(), len(memory["group"]))
-        fresh = int(memory["group"].max()) + 1
+        half, fresh = (
+            join_largest(labels, own.ids.numpy(), len(memory["group"])),
+            int(memory["group"].max()) + 1,
+        )
         memory["group"][members[half[members] == 1]] = fresh
         memory["largest"][fresh : fresh + 2] = memory["largest"][group]
         if self.ancestors:  # the group itself stays as it was, without clients
             memory["group"][memory["group"] == group] = fresh + 1
             memory["parent"][fresh : fresh + 2] = group
+
+    @property
+    def may_ask(self) -> bool:
+        return self.ancestors
 
     def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
         """Where nobody trains, clients look for the model that serves them best."""

@@ -5,7 +5,7 @@ Equation:
     x <- x + (1 / |S|) sum_k delta_k
 
 Where we differ:
-    - Read from the abstract. BatchNorm statistics are averaged by samples, as by all averagings
+    - Read from the abstract. BatchNorm statistics are averaged by samples, as by most averagings
       (``bn="even"``: evenly, too).
     - ``everything`` is for comparisons like CAFA's, whose plain mean also trains on the data that the method
       it is compared with holds out to validate.

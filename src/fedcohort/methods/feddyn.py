@@ -16,7 +16,7 @@ Where we differ:
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ from fedcohort.api import (
 class FedDyn(Objective, Averaging, ServerOptimiser, Broadcasts, Serves):
     """Bends each client's loss by a linear and a quadratic term until local optima agree with the global
     one."""
+
+    sent_as_it_is: ClassVar[str] = "clients remember what they moved, and the server the mean of that"
 
     alpha: Annotated[float, above(0)] = 0.01  # strength of the pull towards the sent model
     scaled: bool = False  # pull a client by alpha * mean size / its size, as in the authors' code

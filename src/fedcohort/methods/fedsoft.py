@@ -58,7 +58,7 @@ class FedSoft(Objective, Averaging, ServerOptimiser, Grouping, Asks, Tailors):
     """Every client has its own model, pulled towards each centre as strongly as that centre fits its data."""
 
     personal: ClassVar[bool] = True
-    sends_models: ClassVar[bool] = True
+    sent_as_it_is: ClassVar[str] = "it is a whole model, not what training moved"
     shared: ClassVar[bool] = True
     also_down: ClassVar[str] = "now and then all centres, to everybody"
 

@@ -16,16 +16,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedcohort.api import Averaging, Memory, Round, Updates, register
+from fedcohort.api import Averaging, Updates, register
 
 
 @register
 @dataclass(frozen=True)
 class Median(Averaging):
     """Moves every parameter by the median of what clients moved it, which few liars cannot carry away."""
-
-    def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
-        return updates.even
 
     def combine(self, weights: Tensor, updates: Updates) -> Tensor:
         ranked = updates.up["delta"].sort(0).values

@@ -20,7 +20,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.api import Memory, Profile, Transform, View, above, between, register
+from fedcohort.api import Memory, Profile, Transform, View, above, at_most, register
+
+ROUNDING = 1e-9  # 0.07 of 100 are 7
 
 
 @register
@@ -28,7 +30,7 @@ from fedcohort.api import Memory, Profile, Transform, View, above, between, regi
 class TopK(Transform):
     """Sends the largest entries of a client's movement; what it leaves out it adds to the next one."""
 
-    share: Annotated[float, above(0), between(0, 1)] = 0.1  # of the model's parameters that is sent
+    share: Annotated[float, above(0), at_most(1)] = 0.1  # of the model's parameters that is sent
     feedback: bool = True  # remember what was left out
 
     def init_client(self, profile: Profile) -> Memory:
@@ -57,4 +59,5 @@ class TopK(Transform):
         return {"delta": torch.zeros(params).index_copy(0, places, values), **rest}
 
     def largest(self, delta: Tensor) -> Tensor:
-        return delta.abs().topk(math.ceil(self.share * len(delta))).indices
+        count = max(1, math.ceil(self.share * len(delta) - ROUNDING))
+        return delta.abs().topk(count).indices

@@ -37,6 +37,10 @@ def above(low: float) -> Limit:
     return Limit(f"above {_plain(low)}", lambda value: value > low)
 
 
+def at_most(high: float) -> Limit:
+    return Limit(f"at most {_plain(high)}", lambda value: value <= high)
+
+
 def below(high: float) -> Limit:
     return Limit(f"below {_plain(high)}", lambda value: value < high)
 
@@ -91,7 +95,9 @@ def build(cls: type[T], table: Mapping[str, Any], path: str) -> T:
     known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
-        if key == FIRST and known:
+        if key == FIRST:
+            if not known:
+                raise UserError(f"{path} takes no settings: write it without ({value!r:.50})")
             key = next(iter(known))
             if key in table:
                 raise UserError(f"{_join(path, key)}: given twice, once without its name")

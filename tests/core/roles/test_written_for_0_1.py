@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcohort.core.method import Method
+from fedcohort.core.method import Method, register
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
-from fedcohort.core.roles import Aggregator, Objective, Selector
-from fedcohort.core.roles.optional import Polls, adopt_hooks
+from fedcohort.core.roles import Aggregator, Averaging, Objective, Selector, ServerOptimiser, Transform
+from fedcohort.core.roles.optional import Polls, TellsIID, adopt_hooks
 from fedcohort.core.state import pack, renamed, unpack
 from fedcohort.testing import play, tiny_task
 from fedcohort.testing.tiny import assert_same
@@ -70,6 +70,35 @@ def test_a_hook_of_old_is_still_called():
     assert issubclass(Nosy, Polls)
     _, (report,) = play(Method.of(Nosy()), tiny_task(), 1)
     assert len(report.answered) == 4
+
+
+def test_a_field_with_the_name_of_a_hook_is_none():
+    @dataclass(frozen=True)
+    class Counting(Averaging):
+        iid: bool = True
+
+    adopt_hooks(Counting)
+    assert not issubclass(Counting, TellsIID)
+
+
+def test_a_transform_has_no_other_role():
+    with pytest.raises(UserError, match="Both: a transform has no other role"):
+
+        @register
+        class Both(Transform, Averaging):
+            pass
+
+
+def test_a_hook_is_ones_own_only_where_a_part_defines_it():
+    class Plain(Averaging, ServerOptimiser):
+        pass
+
+    class Own(Plain):
+        def init_server(self, profile):
+            return {}
+
+    assert not Plain().has_own("init_server")
+    assert Own().has_own("init_server")
 
 
 def test_a_hook_that_is_no_more_is_named():

@@ -17,7 +17,7 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
-from support.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task
+from support.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task, updates_of
 
 BOTH_GROUPS = torch.tensor([0, 1, 1])
 
@@ -180,3 +180,29 @@ def test_a_transform_at_the_server_remembers_from_round_to_round():
     states = play_method(method, toy_task(), 3)
     assert [position(state) for state in states] == pytest.approx([1.76, 1.76, 1.76 + 3 * 0.2356], abs=1e-5)
     assert [float(s.groups[0].known("transform0")["factor"]) for s in states] == [3, 3, 4]
+
+
+@dataclass(frozen=True)
+class Nobody(Transform):
+    """Drops every update at the server."""
+
+    name: ClassVar[str] = "nobody"
+
+    def receive(self, updates: Updates, memory: Memory, now: Round) -> tuple[Updates, Memory]:
+        return updates.where(torch.zeros(len(updates), dtype=torch.bool)), memory
+
+
+@pytest.mark.parametrize("others", [(), (Times(),)])
+def test_where_a_transform_drops_everybody_nothing_moves(others):
+    (state,) = play_method(Method.of(Cohorts(((0, 1),)), Nobody(), *others), toy_task(), 1)
+    assert position(state) == 1.0
+
+
+def test_updates_of_several_groups_are_put_together_by_client():
+    """Transforms at the server see one group at a time; what follows sees all, in the order of clients."""
+    updates = updates_of([0, 1, 2], size=torch.tensor([1, 2, 3]), group=torch.tensor([0, 1, 0]))
+    updates = updates.with_deltas(torch.tensor([[1.0], [2.0], [3.0]]))
+    again = Updates.together([updates.where(updates.group == number) for number in (1, 0)])
+    assert again.ids.tolist() == [0, 1, 2]
+    assert again.size.tolist() == [1, 2, 3]
+    assert again.up["delta"].flatten().tolist() == [1, 2, 3]

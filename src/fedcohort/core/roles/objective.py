@@ -15,7 +15,7 @@ class Objective(Part):
     """What a client minimises, and what it remembers. Hooks run at the client, for one client."""
 
     personal: ClassVar[bool] = False  # True: the client keeps "params", "buffers" that serve it
-    sends_models: ClassVar[bool] = False  # True: "delta" is a whole model, not what training changed
+    sent_as_it_is: ClassVar[str] = ""  # why no transform may change what it sends
 
     @property
     def affine(self) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 from fedcohort.core.profile import Privacy
 from fedcohort.core.records import Clients, Ids, Memory, Merge, Phase, Round, Updates
 from fedcohort.core.roles.part import Part
+from fedcohort.core.roles.transform import Transform
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.errors import UserError
 
@@ -105,6 +106,11 @@ class Serves(Part):
 class Asks(Part):
     """A grouping that lets clients try every group's model."""
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether it ever does, with its settings; clients answer no other."""
+        return True
+
     def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
         """Who gets every group's model and answers: ``"before"`` cohorts are chosen, of ``now.members``; once
         they are ``"chosen"``, of ``now.selected``; or when all of ``now.selected`` are to be served
@@ -186,12 +192,15 @@ GONE = ("begin", "correct")  # hooks of objectives in 0.1.0 that no method had
 
 def adopt_hooks(cls: type[Part]) -> None:
     """Lets a part that was written for 0.1.0, where every role had these hooks, keep those it defines."""
-    for hook in (hook for hook in GONE if hasattr(cls, hook)):
+    if issubclass(cls, Transform):  # there were none
+        return
+    for hook in (hook for hook in GONE if callable(getattr(cls, hook, None))):
         raise UserError(
             f"{cls.__name__} has '{hook}', which nobody calls any more: use anchor, criterion or personal"
         )
     for option in OPTIONS:
-        defined = [hook for hook in vars(option) if not hook.startswith("_") and hasattr(cls, hook)]
+        hooks = [hook for hook in vars(option) if not hook.startswith("_")]
+        defined = [hook for hook in hooks if callable(getattr(cls, hook, None))]
         if defined and not issubclass(cls, option):
             cls.__bases__ = (*cls.__bases__, option)
             warnings.warn(

@@ -29,8 +29,8 @@ class Part:
     also_down: ClassVar[str] = ""  # in words: what goes down beside the model
 
     def uses(self) -> frozenset[str]:
-        """What it must be told beyond the model update; names from USES. Bytes and documentation follow
-        from it."""
+        """What it must be told beyond the model update; names from USES. With every update come its steps,
+        its samples and their mean loss."""
         return frozenset()
 
     def server_bytes(self, profile: Profile) -> int:
@@ -42,5 +42,5 @@ class Part:
 
     def has_own(self, hook: str) -> bool:
         """Whether it does something else at a hook than its role does by default."""
-        default = next(vars(cls)[hook] for cls in reversed(type(self).__mro__) if hook in vars(cls))
-        return getattr(type(self), hook) is not default
+        owner = next(cls for cls in type(self).__mro__ if hook in vars(cls))
+        return not owner.__module__.startswith("fedcohort.core.roles.")

@@ -23,7 +23,8 @@ class Transform(Part):
         return delta, mine
 
     def encode(self, update: Memory) -> Memory:
-        """What travels in place of an update that all links have changed, without loss. Default: itself."""
+        """What travels in place of an update that all links have changed. What a later link adds may be lost
+        here, in simulations too. Default: itself."""
         return update
 
     def decode(self, update: Memory, params: int) -> Memory:

@@ -14,7 +14,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
 from fedcohort.core.roles.optional import Judges, Polls, Rations, Rehearses
 from fedcohort.core.round.exchange import lost, orders_for, train
-from fedcohort.core.round.groups import aggregate, cross, likely, members_of
+from fedcohort.core.round.groups import aggregate, cross, likely, members_of, receive
 from fedcohort.core.round.messages import Had, round_bytes
 from fedcohort.core.round.questions import Asking
 from fedcohort.core.schema import bytes_of, poll_fields
@@ -121,8 +121,9 @@ def _rehearse(
     ]
     orders = orders_for(method, state, task, now.profile, there, {})
     answers, updates = train(method, state, now.profile, engine, orders)
+    begun, updates = receive(method, state.groups, updates, now)
     groups, crossed = [], []
-    for number, group in enumerate(state.groups):
+    for number, group in enumerate(begun):
         here = replace(now, group=number, members=members_of(state.grouping, number, now.profile))
         own = cross(method, updates.where(updates.group == number), group, now.profile, engine, state.clients)
         groups.append(aggregate(method, group, own, here))

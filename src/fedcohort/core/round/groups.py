@@ -97,15 +97,30 @@ def cross(
     return replace(own, cross=table, cross_size=profile.held_out[own.ids])
 
 
+def receive(
+    method: Method, groups: tuple[Group, ...], updates: Updates, everyone: Round
+) -> tuple[tuple[Group, ...], Updates]:
+    """The updates as transforms at the server leave them to all that follows, group by group, and the groups
+    with what the transforms remember."""
+    if not method.transforms or "delta" not in updates.up:
+        return groups, updates
+    received, left = list(groups), []
+    for number, group in enumerate(groups):
+        own, server = updates.where(updates.group == number), dict(group.server)
+        now = replace(everyone, group=number)
+        for place, transform in zip(method.transform_places, method.transforms, strict=True):
+            if len(own):
+                own, server[place] = transform.receive(own, group.known(place), now)
+        received[number] = replace(group, server=server)
+        left.append(own)
+    return tuple(received), Updates.together(left)
+
+
 def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
     """The group after its updates; unchanged when nobody answered."""
     if not len(own) or "delta" not in own.up:
         return group
-    server, weights = dict(group.server), group.weights
-    for number, transform in enumerate(method.transforms):
-        place = f"transform{number}"
-        own, server[place] = transform.receive(own, group.known(place), now)
-    optimiser = group.known("optimiser")
+    server, weights, optimiser = dict(group.server), group.weights, group.known("optimiser")
     both = method.averaging is method.server_optimiser
     shares = method.averaging.weights(optimiser if both else group.known("averaging"), own, now)
     move = method.averaging.combine(shares.to(weights.params.dtype), own)

@@ -20,6 +20,7 @@ from fedcohort.core.round.groups import (
     first_group,
     inherit,
     observe,
+    receive,
     rounds,
 )
 from fedcohort.core.round.merge import merge, present
@@ -118,8 +119,9 @@ def _learn(
 ) -> tuple[State, list[int]]:
     """What the updates make of groups and models, and how many clients counted for each group."""
     profile = everyone.profile
+    groups, updates = receive(method, state.groups, updates, everyone)
     grouping = method.grouping.assign(state.grouping, updates, everyone)
-    groups = inherit(method, profile, state.groups, state.grouping, grouping, state.clients)
+    groups = inherit(method, profile, groups, state.grouping, grouping, state.clients)
     updates = replace(updates, group=grouping["group"][updates.ids])
     nows = rounds(method, grouping, everyone, chosen, len(groups))
     crossed = [
