@@ -100,14 +100,11 @@ class CFL(Grouping, Asks):
         labels = bipartition(cosines(own.up["delta"]), self.linkage, apart=self.gamma)
         if not labels.any():
             return
-        half, fresh = (
-            join_largest(labels, own.ids.numpy(), len(memory["group"])),
-            int(memory["group"].max()) + 1,
-        )
-        memory["group"][members[half[members] == 1]] = fresh
+        at, fresh = memory["group"], int(memory["group"].max()) + 1
+        at[members[join_largest(labels, own.ids.numpy(), len(at))[members] == 1]] = fresh
         memory["largest"][fresh : fresh + 2] = memory["largest"][group]
         if self.ancestors:  # the group itself stays as it was, without clients
-            memory["group"][memory["group"] == group] = fresh + 1
+            at[at == group] = fresh + 1
             memory["parent"][fresh : fresh + 2] = group
 
     @property
