@@ -95,7 +95,7 @@ def approximations(clients: int = 2_000) -> dict[str, float]:
     exact = clustering.optics_groups(points, exact=clients)
     sampled = clustering.optics_groups(points, exact=clients // 3)
     table, method = torch.from_numpy(counts), cast(fedentopt.FedEntOpt, make("fedentopt", {})[0])
-    everybody, loss = range(clients), []
+    everybody, loss = torch.arange(clients), []
     for first in range(10):
         key = torch.Generator().manual_seed(first)
         best = method.grow(first, everybody, table, COHORT)

@@ -122,7 +122,7 @@ def diagnose(
         raise UserError("there is one class only: labels cannot be skewed")
     client_names = _names(clients, table.shape[0], "clients")
     class_names = _names(classes, table.shape[1], "classes")
-    chosen, laplace = _measure(table, seed, smoothing, eps), _measure(table, seed, "laplace", eps)
+    chosen, laplace = _measure(table, seed, (smoothing, "laplace"), eps)
     terms = label_distances.psi_terms(table, smoothing, eps)
     moved = label_distances.label_emd(table)
     suggestions = suggest_groups(table, seed, max_groups, smoothing, eps)
@@ -162,8 +162,9 @@ def _told_apart(table: Array, seed: int, max_groups: int | None, iid: np.ndarray
     return {**counted, **binary_scores(found, iid)}
 
 
-def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Divergence:
-    """WPSI, and that of federations like this one in which no client differs from the pool but by luck.
+def _measure(table: Array, seed: int, smoothings: Sequence[Smoothing], eps: float) -> list[Divergence]:
+    """WPSI by each smoothing, and that of federations like this one in which no client differs from the pool
+    but by luck.
 
     Simulated, because the asymptotic (C-1)(K-1)/N fails just where it matters: small clients miss classes by
     chance, and a missing class is what PSI punishes most.
@@ -171,8 +172,14 @@ def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Diver
     random = numpy_generator(seed, "diagnose", "chance")
     pool, size = label_distances.pooled(table), np.rint(table.sum(axis=1)).astype(np.int64)
     draws = int(np.clip(2_000_000 // table.size, 3, 50))  # large federations vary less and cost more
-    by_chance = [label_distances.wpsi(random.multinomial(size, pool), smoothing, eps) for _ in range(draws)]
-    return Divergence(label_distances.wpsi(table, smoothing, eps), np.array(by_chance))
+    by_chance = []
+    for _ in range(draws):
+        drawn = random.multinomial(size, pool)
+        by_chance.append([label_distances.wpsi(drawn, smoothing, eps) for smoothing in smoothings])
+    return [
+        Divergence(label_distances.wpsi(table, smoothing, eps), chance)
+        for smoothing, chance in zip(smoothings, np.array(by_chance).T, strict=True)
+    ]
 
 
 def _silhouettes(

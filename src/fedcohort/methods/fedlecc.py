@@ -25,6 +25,7 @@ Where we differ:
 """
 
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 import numpy as np
@@ -110,7 +111,8 @@ class FedLECC(Selector, Polls, Summarises):
             loss = torch.randperm(len(loss), generator=key)[own].double()
         members = now.members[~loss[now.members].isnan()]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
-        clusters = by_mean(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
+        own, most = memory["cluster"][members].numpy(), 2 * now.cohort  # the top ones, and as many to fill up
+        clusters = by_mean(own, loss[members].numpy(), tie[members].numpy(), most)
         if self.clusters_per_round == "auto":
             counts = now.profile.known_counts(self.name)[members].numpy()
             return members[self.pick_alike(clusters, now.cohort, counts)]
@@ -134,9 +136,9 @@ class FedLECC(Selector, Polls, Summarises):
         even = [cohort // top + (position < extra) for position in range(top)]
         quotas = even if self.quota == "balanced" else [-(-cohort // top)] * top
         chosen = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[:quota]]
-        rest = [c for cluster in ranked[top:] for c in cluster]
-        left = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[quota:]]
-        return [*chosen[:cohort], *rest, *left][:cohort]
+        rest = (c for cluster in ranked[top:] for c in cluster)
+        left = (c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[quota:])
+        return list(islice(chain(chosen, rest, left), cohort))
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         if "loss" not in self.uses() or not len(updates):

@@ -56,22 +56,24 @@ class KL(Selector, Rations):
 
     def plan(self, counts: Tensor, now: Round) -> dict[int, Tensor]:
         """The cohort in order of choice, with the samples of each class that each client gives."""
-        size = counts[now.members].sum(1)
-        waiting = now.members[size.argsort(descending=True, stable=True)].tolist()
-        first = waiting.pop(0)
+        order = now.members[counts[now.members].sum(1).argsort(descending=True, stable=True)]
+        first = int(order[0])
         plan, total = {first: counts[first]}, counts[first].clone()
-        full = total.max()
-        helped = True
+        full, helped = total.max(), True
+        holders: dict[int, Tensor] = {}  # places of those who hold a class that was the rarest
         while helped:
-            helped = False
-            for client in list(waiting):
-                if len(plan) >= now.cohort or self._is_even(total, full):
-                    return plan
-                if counts[client, total.argmin()] > 0:
-                    plan[client] = torch.minimum(full - total, counts[client])
-                    total += plan[client]
-                    waiting.remove(client)
-                    helped = True
+            place, helped = 0, False  # the last place that was looked at
+            while len(plan) < now.cohort and not self._is_even(total, full):
+                rarest = int(total.argmin())
+                if rarest not in holders:
+                    holders[rarest] = (counts[order, rarest] > 0).nonzero().flatten()
+                later = holders[rarest][torch.searchsorted(holders[rarest], place, right=True) :]
+                found = next((at for at in map(int, later) if int(order[at]) not in plan), None)
+                if found is None:
+                    break
+                place, helped, client = found, True, int(order[found])
+                plan[client] = torch.minimum(full - total, counts[client])
+                total += plan[client]
         return plan
 
     def _is_even(self, total: Tensor, full: Tensor) -> bool:

@@ -18,6 +18,7 @@ from fedcohort.stats.clustering import (
     kmeans_by_silhouette,
     kmeans_groups,
     optics_groups,
+    some_rows,
 )
 from fedcohort.stats.label_distances import (
     EPS,
@@ -30,7 +31,6 @@ from fedcohort.stats.label_distances import (
     psi_terms,
 )
 from fedcohort.stats.metrics import silhouette
-from fedcohort.util.keyed import numpy_generator
 
 
 class Standardised(NamedTuple):
@@ -135,9 +135,7 @@ def suggest_groups(
     held = np.flatnonzero(table.any(axis=1))
     rows = table[held]
     features, points = standardise(psi_features(rows, smoothing, eps)).features, hellinger_points(rows)
-    sample = np.arange(len(rows))
-    if len(rows) > SAMPLE:  # the silhouette is quadratic
-        sample = np.sort(numpy_generator(seed, "silhouette").choice(len(rows), SAMPLE, replace=False))
+    sample = some_rows(len(rows), SAMPLE, seed, "silhouette")  # it is quadratic
 
     def suggestion(reading: str, rule: str, space: Array, labels: Labels) -> Suggestion:
         everyone = np.full(len(table), -1, dtype=np.int64)
