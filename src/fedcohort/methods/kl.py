@@ -19,6 +19,7 @@ Where we differ:
 """
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -26,6 +27,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.api import Ids, Memory, Profile, Rations, Round, Selector, at_least, entropy, register
+
+PIECE = 4096  # clients looked at together
 
 
 @register
@@ -60,21 +63,25 @@ class KL(Selector, Rations):
         first = int(order[0])
         plan, total = {first: counts[first]}, counts[first].clone()
         full, helped = total.max(), True
-        holders: dict[int, Tensor] = {}  # places of those who hold a class that was the rarest
         while helped:
-            place, helped = 0, False  # the last place that was looked at
+            place, helped = 0, False  # the last one in the order that was looked at
             while len(plan) < now.cohort and not self._is_even(total, full):
-                rarest = int(total.argmin())
-                if rarest not in holders:
-                    holders[rarest] = (counts[order, rarest] > 0).nonzero().flatten()
-                later = holders[rarest][torch.searchsorted(holders[rarest], place, right=True) :]
-                found = next((at for at in map(int, later) if int(order[at]) not in plan), None)
+                found = self._next_holder(counts[:, total.argmin()], order, place, plan)
                 if found is None:
                     break
                 place, helped, client = found, True, int(order[found])
                 plan[client] = torch.minimum(full - total, counts[client])
                 total += plan[client]
         return plan
+
+    def _next_holder(self, count: Tensor, order: Ids, place: int, plan: Container[int]) -> int | None:
+        """The next place in the order of somebody who holds samples, by ``count [N]``, and is not in the
+        plan."""
+        for start in range(place + 1, len(order), PIECE):
+            for at in (count[order[start : start + PIECE]] > 0).nonzero().flatten().tolist():
+                if int(order[start + at]) not in plan:
+                    return start + at
+        return None
 
     def _is_even(self, total: Tensor, full: Tensor) -> bool:
         every_class_is_full = bool((total >= full - 1e-9).all())
