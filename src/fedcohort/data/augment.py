@@ -35,15 +35,16 @@ class Augment:
 
     def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
         """A changed copy of the batch ``[n, C, H, W]``."""
-        chance = torch.rand(5, len(x), 1, 1, 1, generator=draw)
+        chance = torch.rand(5, len(x), 1, 1, 1, generator=draw).to(x.device)
+        mean, std = self.mean.to(x.device), self.std.to(x.device)
         brightness, contrast, saturation = 1 + STRENGTH * (2 * chance[:3] - 1)
-        x = x * self.std + self.mean
+        x = x * std + mean
         x = adjust_brightness(x, brightness)
         x = adjust_contrast(x, contrast)
         x = adjust_saturation(x, saturation)
         x = torch.where(chance[3] < FLIPPED, x.flip(-1), x)
         x = torch.where(chance[4] < GREY, grey(x), x)
-        return (x - self.mean) / self.std
+        return (x - mean) / std
 
 
 def adjust_brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ def adjust_saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 def grey(x: Tensor) -> Tensor:
     """``[n, 1, H, W]``: how bright each pixel seems."""
-    weights = torch.tensor(LUMA[x.shape[1]]).view(-1, 1, 1)
+    weights = torch.tensor(LUMA[x.shape[1]], device=x.device).view(-1, 1, 1)
     return (x * weights).sum(1, keepdim=True)
 
 

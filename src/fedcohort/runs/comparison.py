@@ -90,6 +90,7 @@ class Plan:
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
+    _ = experiment.means.chosen  # refuses what is not here
     for seed in experiment.seeds:
         task = experiment.task(seed)
         for method in experiment.methods:
@@ -234,7 +235,8 @@ def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watch
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with own_mistakes():
-        result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
+        engine = experiment.means.engine_for
+        result = run(job.method, task, *wishes, callbacks, restored, engine, folder)
     if result.state.round < experiment.rounds:
         raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)

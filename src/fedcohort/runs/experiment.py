@@ -25,6 +25,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
@@ -64,6 +65,7 @@ class Experiment:
     trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
+    means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
     @classmethod
@@ -129,6 +131,7 @@ class Experiment:
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             trackers=read_trackers(top.track),
+            means=build(Means, top.run, "run"),
             notes=tuple(notes),
         )
 
@@ -186,6 +189,8 @@ class Experiment:
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
+        if method is None and self.means != Means():
+            sections["run"] = dataclasses.asdict(self.means)
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
@@ -217,6 +222,7 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
+    run: dict = field(default_factory=dict)
 
 
 def config_hash(table: Mapping[str, Any]) -> str:
