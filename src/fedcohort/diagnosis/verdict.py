@@ -212,11 +212,10 @@ def _notes(counts: Array, client_names: Sequence[str], class_names: Sequence[str
     absent = [class_names[c] for c in np.flatnonzero(~counts.any(axis=0)).tolist()]
     if absent:
         notes.append(f"{_number(len(absent), 'class', 'classes')} that no client holds: {_some(absent)}.")
-    seen, held = counts.any(axis=0), counts.any(axis=1)
     single = [class_names[c] for c in np.flatnonzero((counts > 0).sum(axis=0) == 1).tolist()]
     if single:
         notes.append(f"{_number(len(single), 'class', 'classes')} held by a single client: {_some(single)}.")
-    missing = (counts[held][:, seen] == 0).mean()
+    missing = 1 - (counts > 0).sum() / (counts.any(axis=0).sum() * counts.any(axis=1).sum())
     if missing > 0:
         notes.append(
             f"{missing:.0%} of client-class pairs have no sample; what they add to PSI depends on the "

@@ -17,6 +17,7 @@ Where we differ:
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,17 +45,15 @@ class FedCLS(Selector):
 
     def cluster(self, holds: Tensor) -> Tensor:
         """[N]: the first client without a group opens one and takes in all that are near it."""
-        sets, member = holds.unique(dim=0, return_inverse=True)  # clients of one set of classes go together
-        first = torch.full((len(sets),), len(holds)).scatter_reduce(
-            0, member, torch.arange(len(holds)), "amin"
-        )
-        left, number = first.argsort(), 0
+        packed = np.packbits(holds.numpy(), axis=1)  # clients of one set of classes go together
+        _, first, member = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        sets, left, number = holds[first], torch.from_numpy(first).argsort(), 0
         cluster = torch.full((len(sets),), -1)
         while len(left):
             near = differing(sets[left], sets[left[0]]) <= int(self.tau * holds.shape[1] + 1e-9)
             cluster[left[near]] = number
             left, number = left[~near], number + 1
-        return cluster[member]
+        return cluster[member.reshape(-1)]
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:
         order = now.draw("select", count=len(now.members))

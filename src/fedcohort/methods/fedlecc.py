@@ -79,6 +79,11 @@ class FedLECC(Selector, Polls, Summarises):
         asks = {"both": {labels, losses}, "clusters": {labels}, "losses": {losses}}[self.guide]
         return frozenset(asks | ({"counts"} if self.clusters_per_round == "auto" else set()))
 
+    def server_bytes(self, profile: Profile) -> int:
+        """Of distances between all, and what they are made of, unless OPTICS or DBSCAN go by labels."""
+        pairs = self.guide != "losses" and (self.clustering == "kmedoids" or self.summary != "P(y)")
+        return 5 * 8 * profile.num_clients**2 if pairs else 0
+
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
         return label_histograms(x, y, num_classes)
 

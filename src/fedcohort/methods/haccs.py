@@ -64,6 +64,10 @@ class HACCS(Selector, Polls, Summarises):
         data = "counts" if self.summary == "P(y)" else "summary"
         return frozenset({data, "losses" if self.loss_source == "poll" else "loss"})
 
+    def server_bytes(self, profile: Profile) -> int:
+        """Distances of all clients, and what they are made of."""
+        return 5 * 8 * profile.num_clients**2 if self.summary == "P(X|y)" else 0
+
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
         return label_histograms(x, y, num_classes)
 

@@ -161,5 +161,7 @@ def share_silhouettes(counts: ArrayLike, seed: int, max_groups: int | None) -> d
     Empty beyond as many clients as a silhouette is computed of exactly, where a second search takes long.
     """
     table = counts_array(counts)
-    held = table[table.any(axis=1)]
-    return kmeans_by_silhouette(proportions(held), max_groups, seed).scores if len(held) <= SAMPLE else {}
+    held = table.any(axis=1)
+    if held.sum() > SAMPLE:
+        return {}
+    return kmeans_by_silhouette(proportions(table[held]), max_groups, seed).scores

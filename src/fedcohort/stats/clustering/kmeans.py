@@ -58,15 +58,21 @@ def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Lab
 
 
 def kmeans_by_silhouette(
-    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9, starts: int = STARTS
+    features: ArrayLike,
+    max_groups: int | None,
+    seed: int,
+    tolerance: float = 1e-9,
+    starts: int = STARTS,
+    exact: int = MANY,
 ) -> Choice:
     """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
 
     At most ``max_groups`` and K-1 are tried (None: K-1). Up to two rows, or identical rows, are one group.
-    More groups than distinct rows would return the same grouping again, so the search ends there.
+    More groups than distinct rows would return the same grouping again, so the search ends there. Of more
+    than ``exact`` rows a fixed sample of that size is searched, and every row joins the nearest mean.
     """
     table = np.asarray(features, dtype=np.float64)
-    clients, rows = len(table), some_rows(len(table), MANY, seed, "kmeans")
+    clients, rows = len(table), some_rows(len(table), exact, seed, "kmeans")
     points, weights, inverse = _distinct(table[rows])
     most = min(clients - 1, len(points), clients if max_groups is None else max_groups)
     best, scores = Choice(np.zeros(clients, dtype=np.int64), 1, {}), {}
