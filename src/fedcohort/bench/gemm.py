@@ -46,9 +46,7 @@ def limit(data: Data, rounds: range) -> dict[str, float]:
     """What one core needs for the matrix products of these rounds, on average."""
     shapes = products(data.job)
     seconds = seconds_per_step(shapes)
-    steps = (
-        sum(data.samples(number) for number in rounds) / len(rounds) / data.job.batch
-    )  # short ones in part
+    steps = sum(data.visits(number) for number in rounds) / len(rounds) / data.job.batch  # short ones in part
     return {
         "gflop_per_round": round(flop(shapes) * steps / 1e9, 3),
         "gflop_per_second": round(flop(shapes) / seconds / 1e9, 1),

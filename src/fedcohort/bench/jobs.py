@@ -114,8 +114,12 @@ class Data:
         return self.rows(int(self.cohorts[number, place]))[positions]
 
     def samples(self, number: int) -> int:
-        """Examples visited in one round."""
-        return self.job.epochs * sum(len(self.rows(client)) for client in self.cohorts[number])
+        """Examples of the clients of one round."""
+        return sum(len(self.rows(client)) for client in self.cohorts[number])
+
+    def visits(self, number: int) -> int:
+        """How often any of them is visited in that round."""
+        return self.job.epochs * self.samples(number)
 
     def steps(self, number: int) -> int:
         """Mini-batches in one round; a client's last one may be short."""
@@ -178,7 +182,7 @@ def _examples(job: Job, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         here = np.flatnonzero((shift == (down, right)).all(axis=1))
         x[here] += np.roll(pictures, (down, right), axis=(2, 3))[y[here]]
     if job.augment:
-        x = 1 / (1 + np.exp(-x))
+        x = (1 / (1 + np.exp(-x))).astype(np.float32)
     n = job.examples
     return x[:n], y[:n], x[n:], y[n:]
 

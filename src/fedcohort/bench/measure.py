@@ -79,7 +79,7 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
         "gemm_ms_one_core": floor["ms_per_round"],
         "gemm_share": round(floor["ms_per_round"] / cores / statistics.median(timed["engine"]), 3),
         "gflop_per_second_one_core": floor["gflop_per_second"],
-        "samples_per_second": round(data.samples(1) / statistics.median(timed["engine"]) * 1000),
+        "samples_per_second": round(data.visits(1) / statistics.median(timed["engine"]) * 1000),
         "max_weight_difference": float(gap),
     }
 

@@ -24,6 +24,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import numpy_generator
 
 FEW = 200  # clients for whom all numbers of clusters are tried
+TERMS = 10**7  # of PSI, a number for each client and class, that are written out
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +90,15 @@ class Diagnosis:
             "client_samples": [_count(value) for value in self.size],
             "class_samples": [_count(value) for value in per_class],
             "psi": [_plain(value) for value in self.psi],
-            "psi_terms": [[_plain(value) for value in row] for row in self.psi_terms],
+            "psi_terms": self._listed_terms(),
             "client_coverage": [_plain(value) for value in self.coverage],
             "client_hellinger": [_plain(value) for value in self.hellinger_to_pool],
         }
+
+    def _listed_terms(self) -> list[list[float | None]] | None:
+        if self.psi_terms.size > TERMS:
+            return None  # as text they would take gigabytes
+        return [[_plain(value) for value in row] for row in self.psi_terms]
 
     def _smoothing_amount(self) -> float:
         return self.eps if self.smoothing == "eps" else label_distances.PSEUDO_COUNT
