@@ -34,8 +34,8 @@ def scale_section(jobs: Results) -> list[str]:
     lines = [
         "## A million clients\n",
         f"{job['clients']:,} clients, {job['classes']} classes, cohorts of {job['cohort']:,}. One call each, "
-        "in a process of its own that reads the counts from Parquet first. Seconds are what a user waits, with "
-        "whatever else the machine does; CPU seconds leave out most of that. "
+        "in a process of its own that reads the counts from Parquet first. Seconds are what a user waits, "
+        "with whatever else the machine does; CPU seconds leave out most of that. "
         f"`make bench-scale`, {job['started']}, load {job['machine']['load']} before.\n",
         "| step | seconds | CPU seconds | at most | met |",
         "| --- | --- | --- | --- | --- |",

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fedcohort.stats import clustering
+from fedcohort.stats.clustering.labels import nearest
 from fedcohort.stats.metrics import davies_bouldin, silhouette
 from support import REPOSITORY
 
@@ -272,3 +273,22 @@ def test_optics_on_a_sample_leaves_out_who_is_too_far_from_it() -> None:
         labels = clustering.optics_groups(table, min_samples=10, exact=90)
         assert np.flatnonzero(labels == labels[place]).tolist() == [place]
         assert labels.max() == 3
+
+
+def test_of_many_points_a_sample_gives_the_centres():
+    """Three clumps are found from a third of the points, everybody is in one, and it is told."""
+    points = np.random.default_rng(0).normal(size=(300, 2)) + 20 * np.repeat(np.eye(3, 2), 100, axis=0)
+    exact = clustering.kmeans_by_silhouette(points, 6, 0)
+    with pytest.warns(RuntimeWarning, match="K-means groups a fixed sample of 100 of 300 clients"):
+        sampled = clustering.kmeans_by_silhouette(points, 6, 0, exact=100)
+    assert exact.k == sampled.k == 3
+    assert sampled.labels.tolist() == exact.labels.tolist()
+
+
+def test_nearest_is_that_of_plain_differences():
+    random = np.random.default_rng(1)
+    table, targets = random.normal(size=(2500, 3)) + 1e3, random.normal(size=(40, 3)) + 1e3
+    found, distance = nearest(table, targets)
+    far = np.linalg.norm(table[:, None] - targets[None], axis=2)
+    assert (found == far.argmin(1)).all()
+    assert distance == pytest.approx(far.min(1))

@@ -4,6 +4,7 @@ Clust-PSI-PFL runs K-means on PSI features, FedLECC runs OPTICS on Hellinger dis
 its silhouette in its own space, and in Hellinger space too, where the two can be compared.
 """
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from fedcohort.stats.clustering import (
     EXACT,
+    MANY,
     SAMPLE,
     STARTS,
     Labels,
@@ -143,16 +145,17 @@ def suggest_groups(
         own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
         return Suggestion(reading, rule, everyone, own, shared)
 
-    by_psi = kmeans_by_silhouette(features, max_groups, seed)
-    by_density = optics_groups(points)
-    density = "OPTICS on Hellinger distances"
-    if len(rows) > EXACT:
-        density = f"OPTICS on Hellinger distances of a sample of {EXACT:,} clients"
-    of_psi = suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi.labels)
-    return (
-        replace(of_psi, tried=by_psi.scores),
-        suggestion("fedlecc", density, points, by_density),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the rules themselves tell of samples
+        by_psi = kmeans_by_silhouette(features, max_groups, seed)
+        by_density = optics_groups(points)
+    of_psi = suggestion("clust_psi_pfl", _of("K-means on PSI features", rows, MANY), features, by_psi.labels)
+    density = _of("OPTICS on Hellinger distances", rows, EXACT)
+    return replace(of_psi, tried=by_psi.scores), suggestion("fedlecc", density, points, by_density)
+
+
+def _of(rule: str, rows: Array, most: int) -> str:
+    return f"{rule} of a sample of {most:,} clients" if len(rows) > most else rule
 
 
 def share_silhouettes(counts: ArrayLike, seed: int, max_groups: int | None) -> dict[int, float]:

@@ -28,7 +28,7 @@ def optics_groups(
         return np.zeros(len(table), dtype=np.int64)  # no density to compare
     if metric == "precomputed" or len(table) <= exact:
         return relabel(_optics(table, min_samples, xi, metric)[0])
-    sample = some_rows(len(table), exact, 0, "optics")
+    sample = some_rows(len(table), exact, 0, "optics", "OPTICS")
     labels, reach = _optics(table[sample], min_samples, xi, metric)
     closest, distance = nearest(table, table[sample])
     extent = np.array(

@@ -27,7 +27,7 @@ class Choice(NamedTuple):
 def kmeans_groups(features: ArrayLike, groups: int, seed: int, starts: int = STARTS) -> Labels:
     """K-means++ with ``groups`` centres, or as many as there are distinct rows; the best of ``starts``."""
     table = np.asarray(features, dtype=np.float64)
-    rows = some_rows(len(table), MANY, seed, "kmeans")
+    rows = some_rows(len(table), MANY, seed, "kmeans", "K-means")
     points, weights, inverse = _distinct(table[rows])
     if groups <= 1 or len(points) <= 1:
         return np.zeros(len(table), dtype=np.int64)
@@ -72,7 +72,7 @@ def kmeans_by_silhouette(
     than ``exact`` rows a fixed sample of that size is searched, and every row joins the nearest mean.
     """
     table = np.asarray(features, dtype=np.float64)
-    clients, rows = len(table), some_rows(len(table), exact, seed, "kmeans")
+    clients, rows = len(table), some_rows(len(table), exact, seed, "kmeans", "K-means")
     points, weights, inverse = _distinct(table[rows])
     most = min(clients - 1, len(points), clients if max_groups is None else max_groups)
     best, scores = Choice(np.zeros(clients, dtype=np.int64), 1, {}), {}

@@ -25,10 +25,17 @@ def relabel(labels: ArrayLike) -> Labels:
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
-def some_rows(total: int, most: int, seed: int, purpose: str) -> Labels:
-    """Row numbers in ascending order: all, or of more than ``most`` that many, always the same ones."""
+def some_rows(total: int, most: int, seed: int, purpose: str, what: str = "") -> Labels:
+    """Row numbers in ascending order: all, or of more than ``most`` that many, always the same ones. That
+    ``what``, if it is named, groups these and no others is told as a warning."""
     if total <= most:
         return np.arange(total)
+    if what:
+        warnings.warn(
+            f"{what} groups a fixed sample of {most:,} of {total:,} clients, and the others join the nearest",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return np.sort(numpy_generator(seed, purpose).choice(total, most, replace=False))
 
 
