@@ -28,7 +28,7 @@ from fedcohort.flower.roster import Wanted, await_nodes, gather
 from fedcohort.flower.transport import Transport
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
-from fedcohort.runs.comparison import Job, Plan, begin, reopen
+from fedcohort.runs.comparison import Job, Plan, begin, refuse_misfit, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import ROSTER, Recorder, disk_mistakes, read_result
 from fedcohort.runs.run import Result, run
@@ -100,14 +100,16 @@ def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: i
         engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
         about = About.of(job.method, task, task.profile(job.method), elsewhere=True)
         recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories, about=about)
-        begun = recorder.open()
-        trackers = start_trackers(experiment.trackers, job.directory, table, begun)
-        if begun is None:
-            first = start(job.method, task, task.profile(job.method))
-            begun = replace(first, clients=engine.memories({})), []
+        restored = recorder.open()
+        if restored is not None:
+            refuse_misfit(restored[0], job, task, experiment.rounds)
+        trackers = start_trackers(experiment.trackers, job.directory, table, restored)
+        first = start(job.method, task, task.profile(job.method))
+        begun = restored or (replace(first, clients=engine.memories({})), [])
         events.go_on(begun[0].round)
         wishes = experiment.rounds, experiment.evaluation
-        result = run(job.method, task, *wishes, (recorder, events, *trackers), begun, lambda _: engine)
+        with recorder.doubting(restored):
+            result = run(job.method, task, *wishes, (recorder, events, *trackers), begun, lambda _: engine)
         recorder.finish(result.metrics)
         return result
 

@@ -13,6 +13,7 @@ import torch
 
 from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
+from fedcohort.core.round.misfit import misfit
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.revealed import Revealed
@@ -228,12 +229,12 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
 def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
     name, restored = job.method.title, recorder.open()
     if restored is not None:
-        _refuse_misfit(restored[0], task.for_method(job.method), experiment.rounds, job.directory)
+        refuse_misfit(restored[0], job, task.for_method(job.method), experiment.rounds)
     progress = watcher.begin(name, job.seed, experiment.rounds)
     trackers = start_trackers(experiment.trackers, job.directory, recorder.config, restored)
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
-    with own_mistakes():
+    with recorder.doubting(restored), own_mistakes():
         result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
     if result.state.round < experiment.rounds:
         raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
@@ -241,19 +242,9 @@ def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watch
     return Outcome(name, job.seed, job.directory, result.metrics)
 
 
-def _refuse_misfit(state: State, task: Task, rounds: int, directory: Path) -> None:
+def refuse_misfit(state: State, job: Job, task: Task, rounds: int) -> None:
     """Raises UserError if a checkpoint, whole as it is, is none of this task."""
-    clients, groups, model = task.federation.num_clients, len(state.groups), task.model
-    serves = state.grouping.get("group", torch.zeros(0))
-    shapes = {(tuple(each.weights.params.shape), tuple(each.weights.buffers.shape)) for each in state.groups}
-    fits = (
-        0 <= state.round <= rounds
-        and serves.dtype == torch.int64
-        and serves.shape == (clients,)
-        and bool(((serves >= 0) & (serves < groups)).all())
-        and all(0 <= client < clients for client in state.clients)
-        and (bool(state.encoders) or shapes == {((model.num_params,), (model.num_buffers,))})  # not merged
-        and all(each.weights.params.dtype == torch.float32 for each in state.groups)
-    )
-    if not fits:
-        raise damaged(directory / CURRENT, "it is no checkpoint of this run", AGAIN)
+    late = "" if 0 <= state.round <= rounds else "the number of its rounds"
+    if wrong := late or misfit(state, job.method, task):
+        words = f"it is no checkpoint of this run: {wrong} cannot be so"
+        raise damaged(job.directory / CURRENT, words, AGAIN)

@@ -62,6 +62,7 @@ from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import LARGE, damaged, fields, read_bytes, read_toml, refuse_links
 from fedcohort.util.settings import at_least
+from fedcohort.util.user_code import in_words
 
 __all__ = ["CONFIG", "ENVIRONMENT", "ROSTER", "Recorder", "read_result", "read_table"]
 
@@ -169,6 +170,20 @@ class Recorder:
             return unpack(renamed(tensors, method), self.reopen)
         except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
             raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
+
+    @contextmanager
+    def doubting(self, restored: tuple[State, list[Row]] | None) -> Iterator[None]:
+        """The numbers of a checkpoint may be anybody's: if not even one round can be made from them, that is
+        what is said."""
+        try:
+            yield
+        except (UserError, OSError):
+            raise
+        except Exception as error:
+            if restored is None or self.complete is None or self.complete[0].round > restored[0].round:
+                raise
+            why = f"round {restored[0].round + 1} cannot be made from it: {in_words(error)}"
+            raise damaged(self.directory / checkpoint.CURRENT, why, AGAIN) from error
 
     def describe(self, only_missing: bool = False) -> None:
         """Writes down what is run, and on what."""
