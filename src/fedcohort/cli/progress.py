@@ -88,6 +88,13 @@ class LiveBoard(Silent):
         return board(list(self.lines.values()), f"{self.ended} of {self.runs} runs complete, {megabytes()}")
 
 
+def watcher(runs: int, shown: bool) -> Silent:
+    """Whoever shows this many runs here."""
+    if not shown:
+        return Silent()
+    return LiveBoard(runs) if messages.is_terminal else Lines(runs)
+
+
 class _Told:
     """A callback that keeps the line of its run up to date."""
 

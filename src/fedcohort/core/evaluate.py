@@ -67,6 +67,15 @@ def settle(method: Method, state: State, profile: Profile, engine: Engine) -> St
     return answered(ask(method, state, now, "serving"), engine)[0]
 
 
+def presented(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[State, Task, Profile, Engine]:
+    """All of them as they are when models are looked at: merged, and every client served."""
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    return settle(method, state, profile, engine), task, profile, engine
+
+
 def serving(method: Method, state: State) -> list[Served]:
     """Each model with the clients it serves."""
     group = state.grouping["group"]
@@ -247,9 +256,7 @@ def evaluation_rows(
     ahead: Ahead | None = None,
 ) -> list[Row]:
     """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
     scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
     names = task.federation.classes
@@ -266,9 +273,7 @@ def evaluation_rows(
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = _revealed(engine.score(models, kept=batchnorm.kept(task, adapted, state.clients)), method, task)
     rows = scope_rows(state.round, "adapted", scores, task.federation.classes)

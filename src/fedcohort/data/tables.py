@@ -58,6 +58,16 @@ def read_table(
     return pl.concat(frames, how="vertical_relaxed")
 
 
+def in_memory(frame: "pl.DataFrame", empty: Sequence[str] = ()) -> "pl.DataFrame":
+    """A table that was in no file, read by the same rules."""
+    import polars as pl
+
+    frame = cleaned(frame, [*MISSING, *empty])
+    if frame.height == 0 or frame.width == 0:
+        raise UserError("the frame holds no rows: check how it was made")
+    return frame.with_columns(pl.lit("the frame").alias(FILE))
+
+
 def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
     """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows.
 
