@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcohort.cli.progress import watcher
-from fedcohort.report import REPORT, write_report
 from fedcohort.runs.comparison import Plan, carry_out
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.standings import Outcome, Standing, rank
@@ -27,6 +25,9 @@ class Comparison(NamedTuple):
 
 def complete(plan: Plan, progress: bool) -> Comparison:
     """Every run to its end, with ``progress`` on standard error, and a report if there is anything new."""
+    from fedcohort.cli.progress import watcher
+    from fedcohort.report import REPORT, write_report  # not before: plotly takes its time
+
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
     shown = watcher(news, progress)
     try:
