@@ -213,7 +213,7 @@ def test_methods_explains_a_combination(cli: Cli) -> None:
         "clip": ["transform"],
     }
     assert entry["parts"][1]["settings"] == {"mu": 0.5}
-    assert set(entry["needs"]) == {"counts", "poll"}
+    assert set(entry["needs"]) == {"counts", "losses"}
     assert [leaf["message"] for leaf in entry["leaves"]] == ["profile", "poll", "training", "evaluation"]
     page = cli("methods", "fedlecc+fedprox(mu=0.5)+clip").out
     assert page.startswith("fedlecc+fedprox(mu=0.5)+clip")

@@ -4,7 +4,7 @@ Whatever is given is copied and never changed.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -155,7 +155,6 @@ def _is_frame(data: Any) -> bool:
 def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     """By the rules of the source ``table``."""
     from fedcohort.data.sources.table import Table
-    from fedcohort.data.tables import in_memory
 
     if "label" not in options:
         raise UserError(
@@ -164,20 +163,22 @@ def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     if unfit := [name for name in OF_FILES if name in options]:
         raise UserError(f"'{unfit[0]}' is about files: leave it out")
     source = build(Table, {"path": "", **options}, "data")
-    tested = None if test is None else in_memory(_polars(test), source.empty)
-    dataset = source.of(in_memory(_polars(frame), source.empty), tested)
+    tested = None if test is None else _polars(test, source.empty)
+    dataset = source.of(_polars(frame, source.empty), tested)
     return replace(dataset, provenance={**dataset.provenance, "source": "memory"})
 
 
-def _polars(frame: Any) -> "pl.DataFrame":
+def _polars(frame: Any, empty: Sequence[str]) -> "pl.DataFrame":
     """The same table for Polars, column by column: what else it would need to read pandas may be missing."""
     import polars as pl
 
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    if not frame.columns.is_unique:
-        raise UserError("two columns of the frame have the same name: rename one")
-    return pl.DataFrame({str(name): _cells(frame[name]) for name in frame.columns}, strict=False)
+    from fedcohort.data.tables import usable
+
+    if not isinstance(frame, pl.DataFrame):
+        if not frame.columns.is_unique:
+            raise UserError("two columns of the frame have the same name: rename one")
+        frame = pl.DataFrame({str(name): _cells(frame[name]) for name in frame.columns}, strict=False)
+    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made")
 
 
 def _cells(column: Any) -> Any:
