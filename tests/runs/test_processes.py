@@ -17,6 +17,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.runs import comparison
 from fedcohort.runs.comparison import carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import told_by
 
@@ -32,7 +33,7 @@ ASKED = {
 }
 
 
-class Notes(Silent):
+class Notes(Silent, Callback):
     """Writes down what it is told."""
 
     def __init__(self, stop_at: int | None = None) -> None:

@@ -27,7 +27,7 @@ from fedcohort.core.state import State
 from fedcohort.runs.comparison import ASKED, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder, read_result
-from fedcohort.runs.run import Result, run
+from fedcohort.runs.run import Callback, Result, run
 from fedcohort.runs.standings import Outcome
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
@@ -65,7 +65,7 @@ def experiment(*methods: str, **changes: Any) -> Experiment:
     return Experiment.of({**TABLE, "method": list(methods), **changes})
 
 
-class StopAfter:
+class StopAfter(Callback):
     """Ends a run early, politely or by Ctrl-C."""
 
     def __init__(self, number: int, error: type[BaseException] | None = None) -> None:
@@ -154,7 +154,7 @@ def test_ctrl_c_loses_at_most_the_round_it_hits(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
-class Rounds:
+class Rounds(Callback):
     """Notes which rounds were trained."""
 
     def __init__(self) -> None:

@@ -88,8 +88,8 @@ class LiveBoard(Silent):
         return board(list(self.lines.values()), f"{self.ended} of {self.runs} runs complete, {megabytes()}")
 
 
-class _Told:
-    """A callback that keeps the line of its run up to date."""
+class _Told(Callback):
+    """Keeps the line of its run up to date."""
 
     def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:
         self.line, self.then, self.trained = line, then, 0
@@ -97,17 +97,17 @@ class _Told:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self.trained += len(report.answered)
         self.line.done = state.round
-        numbers = final_metrics(rows)
-        if "global.accuracy" in numbers:  # the round was evaluated
-            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
-            self.line.groups = numbers["groups"]
+        self.conclude(state, rows)
         self.line.pace.add(state.round, self.trained)
         if self.then is not None:
             self.then(self.line)
         return False
 
-    def close(self, state: State) -> None:
-        pass
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        numbers = final_metrics(rows)
+        if "global.accuracy" in numbers:  # the round was evaluated
+            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+            self.line.groups = numbers["groups"]
 
 
 def megabytes() -> str:

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,8 +29,9 @@ from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, write_method
-from fedcohort.runs.overrides import override
+from fedcohort.runs.overrides import assign, override
 from fedcohort.runs.run import Evaluation
+from fedcohort.runs.sweep import OF_METHODS, Sweep, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, build, checked
@@ -63,6 +64,7 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
+    sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
@@ -128,6 +130,7 @@ class Experiment:
             evaluation=build(Evaluation, top.evaluate, "evaluate"),
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
+            sweep=Sweep.read(top.sweep),
             trackers=read_trackers(top.track),
             notes=tuple(notes),
         )
@@ -137,6 +140,20 @@ class Experiment:
         more = read_trackers(parse_trackers(texts))
         kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
         return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
+
+    def variants(self) -> Iterator["Experiment"]:
+        """The experiment with every combination of what it sweeps; itself if it sweeps nothing."""
+        if not self.sweep.values:
+            yield self
+            return
+        for point in self.sweep.points():
+            table = self.table()
+            del table["sweep"]
+            for key, value in point.items():
+                if not key.startswith(OF_METHODS):
+                    assign(table, key, value, f"sweep: {key}")
+            methods = with_settings(self.methods, point)
+            yield dataclasses.replace(Experiment.of(table, self.name), methods=methods)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -186,6 +203,8 @@ class Experiment:
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
+        if method is None and self.sweep.values:
+            sections["sweep"] = self.sweep.table()
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
@@ -217,6 +236,7 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
+    sweep: dict = field(default_factory=dict)
 
 
 def config_hash(table: Mapping[str, Any]) -> str:

@@ -100,6 +100,9 @@ class _Listener:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> None:
         self.progress.after_round(state, report, rows)
 
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.progress.conclude(state, rows)
+
     def close(self, state: State) -> None:
         self.progress.close(state)
 
@@ -110,7 +113,7 @@ class _Listener:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-class _Teller:
+class _Teller(Callback):
     """In the child: a watcher, and the callback of its run, that tells the parent."""
 
     def __init__(self, connection: Connection) -> None:
@@ -124,6 +127,9 @@ class _Teller:
         """Ends the run if the parent has anything to say, or is no more."""
         _send(self.connection, "after_round", _light(state), report, list(rows))
         return self.connection.poll()
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        _send(self.connection, "conclude", _light(state), list(rows))
 
     def close(self, state: State) -> None:
         _send(self.connection, "close", _light(state))

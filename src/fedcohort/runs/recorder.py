@@ -46,6 +46,7 @@ from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
+from fedcohort.runs.run import Callback
 from fedcohort.runs.stored import (
     AGAIN,
     CONFIG,
@@ -100,8 +101,8 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w+.-]+", "_", name)
 
 
-class Recorder:
-    """A callback that keeps a run directory."""
+class Recorder(Callback):
+    """Keeps a run directory."""
 
     def __init__(
         self,
@@ -207,6 +208,11 @@ class Recorder:
         if state.round % self.every == 0:
             self._save()
         return False
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        """The checkpoint knows nothing of these rows: a run that goes on for more rounds has none of them."""
+        self._save()
+        self._write(rows)
 
     def close(self, state: State) -> None:
         """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its
