@@ -1,7 +1,6 @@
 """Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
 import os
-import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from fedcohort.runs.recorder import (
     run_name,
 )
 from fedcohort.runs.run import Callback, run
+from fedcohort.runs.schedule import Schedule, Timed
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import (
     AGAIN,
@@ -50,10 +50,17 @@ from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_c
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 
 
+class StoppedError(Exception):
+    """A run was asked to end before its last round; it can be continued."""
+
+
 class Watcher(Protocol):
     """Shows how a comparison goes."""
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback: ...
+
+    def expect(self, seconds: float) -> None:
+        """All runs together will still take so long; NaN: nobody can tell yet."""
 
     def end(self, outcome: Outcome) -> None: ...
 
@@ -143,21 +150,39 @@ def _refuse_changes(plan: Plan) -> None:
 def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
-    The first goes on all cores and shows how long the others will take. If that is long, they go side by
-    side, one on each core.
+    They go one after the other, each on all cores, until it is seen that all will take long: then they go
+    side by side.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
     with disk_mistakes(plan.home), nullcontext() if alone else held(plan.home):
         left = [job for job in plan.jobs if read_result(job.directory) is None]
-        if len(left) > 2:
-            since = time.monotonic()
-            run_job(plan.experiment, left.pop(0), watcher)
-            size = min(side_by_side(), len(left))
-            if size > 1 and (time.monotonic() - since) * len(left) > WORTH_IT:
-                with ProcessPool(size) as pool:
-                    pool.carry_out(plan.experiment, left, watcher)
-        return [run_job(plan.experiment, job, watcher) for job in plan.jobs]
+        schedule = Schedule(left, plan.experiment.rounds)
+        timed = Timed(watcher, schedule)
+        if side_by_side() > 1:
+            _until_worth_it(plan.experiment, schedule, timed)
+            if len(schedule.waiting) > 1:
+                schedule.size = min(side_by_side(), len(schedule.waiting))
+                with ProcessPool(schedule.size) as pool:
+                    pool.carry_out(plan.experiment, schedule, timed)
+        while schedule.waiting:
+            run_job(plan.experiment, schedule.next(), timed)
+        return [run_job(plan.experiment, job, timed) for job in plan.jobs]
+
+
+def _until_worth_it(experiment: Experiment, schedule: Schedule, timed: Timed) -> None:
+    """Runs here, until what is left is worth processes; the one that goes on then is stopped, and waits."""
+    timed.enough = lambda: bool(schedule.waiting) and schedule.seconds_left > WORTH_IT
+    while len(schedule.waiting) > 1:
+        job = schedule.next()
+        try:
+            run_job(experiment, job, timed)
+        except StoppedError:
+            schedule.again(job)
+            break
+        if schedule.seconds_left > WORTH_IT:
+            break
+    timed.enough = lambda: False
 
 
 def side_by_side() -> int:
@@ -236,7 +261,7 @@ def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watch
     with own_mistakes():
         result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
     if result.state.round < experiment.rounds:
-        raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
+        raise StoppedError(f"{name} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)
     return Outcome(name, job.seed, job.directory, result.metrics)
 
