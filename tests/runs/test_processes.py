@@ -149,10 +149,11 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path):
         "from pathlib import Path; from fedcohort.runs import comparison\n"
         "from fedcohort.runs.experiment import Experiment\n"
         "from fedcohort.runs.processes import ProcessPool; from fedcohort.cli.progress import Silent\n"
+        "from fedcohort.runs.schedule import Schedule\n"
         "plan = comparison.prepare(Experiment.read(Path('asked.toml')), Path('out'))\n"
         "with ProcessPool(2) as pool:\n"
         "    print(*(process.pid for _, process in pool.members), flush=True)\n"
-        "    pool.carry_out(plan.experiment, plan.jobs, Silent())\n"
+        "    pool.carry_out(Schedule(plan.jobs), Silent())\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True

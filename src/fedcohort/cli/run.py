@@ -111,7 +111,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
     torch.set_num_threads(1)  # results must not depend on how many cores there are
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    watcher = _watcher(news, as_json or quiet)
+    watcher = _watcher(news, quiet)
     try:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, write_method
 from fedcohort.runs.overrides import assign, override
 from fedcohort.runs.run import Evaluation
-from fedcohort.runs.sweep import OF_METHODS, Sweep, with_settings
+from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, build, checked
@@ -141,10 +141,10 @@ class Experiment:
         kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
         return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
 
-    def variants(self) -> Iterator["Experiment"]:
-        """The experiment with every combination of what it sweeps; itself if it sweeps nothing."""
+    def variants(self) -> Iterator[tuple[Point, "Experiment"]]:
+        """Every combination of what it sweeps, and the experiment with it; itself if it sweeps nothing."""
         if not self.sweep.values:
-            yield self
+            yield {}, self
             return
         for point in self.sweep.points():
             table = self.table()
@@ -153,12 +153,16 @@ class Experiment:
                 if not key.startswith(OF_METHODS):
                     assign(table, key, value, f"sweep: {key}")
             methods = with_settings(self.methods, point)
-            yield dataclasses.replace(Experiment.of(table, self.name), methods=methods)
+            yield point, dataclasses.replace(Experiment.of(table, self.name), methods=methods)
 
-    @cached_property
+    @property
     def dataset(self) -> Dataset:
-        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
-        return source.load(Places.of(self.data.get("root")))
+        """Read once for all experiments on the same data."""
+        slot = _cached_dataset(repr(self.data))
+        if not slot:
+            source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
+            slot.append(source.load(Places.of(self.data.get("root"))))
+        return slot[0]
 
     @property
     def scale(self) -> Rule:
@@ -255,6 +259,11 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "
         elif a != b:
             return f"{where} is {a!r} here and {b!r} there"
     return None
+
+
+@lru_cache(maxsize=2)
+def _cached_dataset(key: str) -> list[Dataset]:
+    return []
 
 
 @lru_cache(maxsize=8)

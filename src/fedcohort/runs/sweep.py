@@ -17,6 +17,7 @@ from fedcohort.runs.overrides import value_of
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import build, nearest
 
+Point = dict[str, Any]  # one value of every setting
 OF_METHODS = "method."  # what settings of methods begin with
 ELSEWHERE = {  # what is not swept, and what does it instead
     "method": "list several methods under 'method'",
@@ -77,7 +78,7 @@ class Sweep:
         lengths = [len(values) for _, values in self.values]
         return (lengths or [1])[0] if self.zipped else prod(lengths)
 
-    def points(self) -> Iterator[dict[str, Any]]:
+    def points(self) -> Iterator[Point]:
         """The settings of each combination."""
         keys, lists = [key for key, _ in self.values], [values for _, values in self.values]
         together = zip(*lists, strict=True) if self.zipped and lists else itertools.product(*lists)
@@ -115,12 +116,18 @@ def _listed(key: str, values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def with_settings(methods: Sequence[Method], point: Mapping[str, Any]) -> tuple[Method, ...]:
+def with_settings(methods: Sequence[Method], point: Point) -> tuple[Method, ...]:
     """The methods with the point's settings of their parts."""
     for key, value in point.items():
         if key.startswith(OF_METHODS):
             methods = _changed(methods, key, value)
     return tuple(methods)
+
+
+def in_words(point: Point) -> str:
+    """Without the settings of methods, which their own names show."""
+    shared = {key: value for key, value in point.items() if not key.startswith(OF_METHODS)}
+    return ", ".join(f"{key}={value}" for key, value in shared.items())
 
 
 def concerns(method: Method, key: str) -> bool:
