@@ -18,6 +18,7 @@ from fedcohort.core.task import Task
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
+from fedcohort.runs.longer import adopt, adopted
 from fedcohort.runs.processes import ProcessPool
 from fedcohort.runs.recorder import (
     CLIENTS,
@@ -142,22 +143,37 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     experiment = Experiment.of(table, path.stem)
     if path.name == ASKED:
         plan = _plan(experiment, directory)
+        adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan)
         return plan
     job = Job(experiment, experiment.methods[0], experiment.seeds[0], directory)
     return Plan(experiment, directory, (job,))
 
 
-def _refuse_changes(plan: Plan) -> None:
-    """Raises UserError if there are runs of other settings: new ones would be started beside them."""
+def extend(plan: Plan, experiment: Experiment) -> Plan:
+    """The comparison with further seeds, methods, values or rounds; what it has already is kept."""
+    if any(job.directory == plan.home for job in plan.jobs):
+        raise UserError(f"{plan.home} is one run of a comparison: name the comparison's directory, above it")
+    longer = _plan(replace(experiment, name=plan.experiment.name), plan.home)
+    with disk_mistakes(plan.home), held(plan.home):
+        runs = [(job.directory, job.table) for job in longer.jobs]
+        known = adopted(plan.home, runs)
+        _refuse_changes(longer, known)
+        write_atomically(plan.home / ASKED, tomli_w.dumps(longer.experiment.table()).encode())
+        adopt(plan.home, runs)
+    return longer
+
+
+def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
+    """Raises UserError if there are runs of other settings, beside those ``known``: new ones would be started
+    beside them."""
     for directory in runs_of(plan.home):
-        if directory.name in {job.directory.name for job in plan.jobs}:
+        if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
         theirs = Asked.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
-        tables = [job.table for job in same]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
-        change = difference(tables[0], theirs.table) if tables else gone
+        change = difference(same[0].table, theirs.table) if same else gone
         raise UserError(
             f"{plan.home / ASKED} is not as it was when {directory.name} was started ({change}): "
             "undo that change, or start a new comparison with 'fedcohort run FILE'"

@@ -31,7 +31,7 @@ from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, write_method
 from fedcohort.runs.overrides import assign, override
 from fedcohort.runs.run import Evaluation
-from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, with_settings
+from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, build, checked
@@ -140,6 +140,24 @@ class Experiment:
         more = read_trackers(parse_trackers(texts))
         kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
         return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
+
+    def swept(self, texts: Iterable[str], also_as_it_is: bool = False) -> "Experiment":
+        """The same experiment with further values, written like ``local.lr=0.01,0.1``; of settings that were
+        not swept so far, perhaps also the one that they have."""
+        more = Sweep.parse(texts)
+        if also_as_it_is:
+            known, own = dict(self.sweep.values), [(key, (self._value(key),)) for key, _ in more.values]
+            more = Sweep(tuple(pair for pair in own if pair[0] not in known)).with_more(more)
+        return dataclasses.replace(self, sweep=self.sweep.with_more(more))
+
+    def _value(self, key: str) -> Any:
+        """Of a setting; of one of a part, as the first method has it that has the part."""
+        if key.startswith(OF_METHODS):
+            return value_of_part(self.methods, key)
+        here: Any = self.table()
+        for name in key.split("."):
+            here = here.get(name) if isinstance(here, Mapping) else None
+        return here
 
     def variants(self) -> Iterator[tuple[Point, "Experiment"]]:
         """Every combination of what it sweeps, and the experiment with it; itself if it sweeps nothing."""

@@ -46,6 +46,7 @@ from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
+from fedcohort.runs.longer import begins
 from fedcohort.runs.run import Callback
 from fedcohort.runs.stored import (
     AGAIN,
@@ -260,12 +261,14 @@ class Recorder(Callback):
 
 
 def check_config(directory: Path, table: dict[str, Any]) -> None:
-    """Refuses a run directory whose settings, as written or as last used, are not these."""
+    """Refuses a run directory whose settings, as written or as last used, are not these; of a run that goes
+    on for more rounds, the checkpoint knows of fewer."""
     kept = []
     if (directory / CONFIG).exists():
         kept.append(read_toml(directory / CONFIG))
     if checkpoint.exists(directory):
-        kept.append(load_checkpoint(directory)[1]["config"])
+        used = load_checkpoint(directory)[1]["config"]
+        kept += [] if begins(used, table) else [used]
     for theirs in kept:
         if (change := difference(table, theirs)) is not None:
             raise UserError(

@@ -135,13 +135,26 @@ def concerns(method: Method, key: str) -> bool:
     return not key.startswith(OF_METHODS) or key.split(".")[1] in {part.name for part in method.parts}
 
 
-def _changed(methods: Sequence[Method], key: str, value: Any) -> list[Method]:
+def value_of_part(methods: Sequence[Method], key: str) -> Any:
+    """What a setting like ``method.fedprox.mu`` is in the first method that has it."""
+    name, setting = _named(methods, key)
+    part = next(part for method in methods for part in method.parts if part.name == name)
+    return getattr(part, setting, None)
+
+
+def _named(methods: Sequence[Method], key: str) -> tuple[str, str]:
+    """The part and the setting that a key names."""
     name, dot, setting = key.removeprefix(OF_METHODS).partition(".")
     known = {part.name for method in methods for part in method.parts}
     if not dot:
         raise UserError(f"sweep: {key} names no setting: write it like method.fedprox.mu")
     if name not in known:
         raise UserError(f"sweep: {key}: no method here has a part '{name}'{nearest(name, known)}")
+    return name, setting
+
+
+def _changed(methods: Sequence[Method], key: str, value: Any) -> list[Method]:
+    name, setting = _named(methods, key)
 
     def other(part: Part) -> Part:
         if part.name != name:
@@ -150,8 +163,7 @@ def _changed(methods: Sequence[Method], key: str, value: Any) -> list[Method]:
 
     changed = []
     for method in methods:
-        label = (
-            f"{method.label} ({setting}={value})" if method.label and concerns(method, key) else method.label
-        )
+        named = method.label and concerns(method, key)
+        label = f"{method.label} ({setting}={value})" if named else method.label
         changed.append(replace(Method.of(*map(other, method.parts)), label=label))
     return changed
