@@ -141,7 +141,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
     torch.set_num_threads(1)  # results must not depend on how many cores there are
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    watcher = _watcher(news, quiet)
+    watcher = watcher_of(news, quiet)
     try:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:
@@ -203,7 +203,8 @@ def _looks(federation: "Federation") -> str:
     return f" ({', '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
 
 
-def _watcher(runs: int, silent: bool) -> Any:
+def watcher_of(runs: int, silent: bool) -> Any:
+    """Shows how so many runs go."""
     from fedcohort.cli.progress import Lines, LiveBoard, Silent
     from fedcohort.cli.tables import messages
 

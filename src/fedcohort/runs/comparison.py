@@ -247,8 +247,9 @@ def _jobs(experiment: Experiment, home: Path) -> list[Job]:
     for seed in experiment.seeds:
         for words, variant in variants:
             for method in variant.methods:
-                directory = home / run_name(variant.table(method, seed))
-                jobs.setdefault(directory, Job(variant, method, seed, directory, words))
+                alone = variant.of_one(method)
+                directory = home / run_name(alone.table(method, seed))
+                jobs.setdefault(directory, Job(alone, method, seed, directory, words))
     return list(jobs.values())
 
 

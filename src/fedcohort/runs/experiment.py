@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
-from fedcohort.runs.method_entries import read_methods, write_method
+from fedcohort.runs.method_entries import read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, override
 from fedcohort.runs.run import Evaluation
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
@@ -64,6 +64,7 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
+    own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
     sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
@@ -130,6 +131,7 @@ class Experiment:
             evaluation=build(Evaluation, top.evaluate, "evaluate"),
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
+            own_local=read_own_local(top.method, methods),
             sweep=Sweep.read(top.sweep),
             trackers=read_trackers(top.track),
             notes=tuple(notes),
@@ -159,6 +161,18 @@ class Experiment:
             here = here.get(name) if isinstance(here, Mapping) else None
         return here
 
+    def with_methods(self, methods: Sequence[Method]) -> "Experiment":
+        """The experiment with these in place of its methods, one for each."""
+        renamed = {old.title: new.title for old, new in zip(self.methods, methods, strict=True)}
+        own = {renamed[title]: settings for title, settings in self.own_local.items()}
+        return dataclasses.replace(self, methods=tuple(methods), own_local=own)
+
+    def of_one(self, method: Method) -> "Experiment":
+        """The experiment of this method alone, whose clients train as it has them."""
+        own = self.own_local.get(method.title, {})
+        local = build(Local, {**dataclasses.asdict(self.local), **own}, f"method.{method.title}.local")
+        return dataclasses.replace(self, methods=(method,), local=local, own_local={})
+
     def variants(self) -> Iterator[tuple[Point, "Experiment"]]:
         """Every combination of what it sweeps, and the experiment with it; itself if it sweeps nothing."""
         if not self.sweep.values:
@@ -170,8 +184,7 @@ class Experiment:
             for key, value in point.items():
                 if not key.startswith(OF_METHODS):
                     assign(table, key, value, f"sweep: {key}")
-            methods = with_settings(self.methods, point)
-            yield point, dataclasses.replace(Experiment.of(table, self.name), methods=methods)
+            yield point, Experiment.of(table, self.name).with_methods(with_settings(self.methods, point))
 
     @property
     def dataset(self) -> Dataset:
@@ -221,6 +234,8 @@ class Experiment:
         }
         if not self.evaluation.best:  # as below
             del sections["evaluate"]["best"]
+        if not self.split.tuning:
+            del sections["split"]["tuning"]
         if self.trust != Trust():  # runs from before there was such a table keep their names
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
@@ -233,7 +248,7 @@ class Experiment:
         return {
             **top,
             **{key: _writable(value) for key, value in sections.items()},
-            "method": [write_method(entry) for entry in methods],
+            "method": [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods],
         }
 
 
