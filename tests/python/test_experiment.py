@@ -29,7 +29,8 @@ def test_it_writes_what_the_command_writes(tmp_path: Path, capsys):
     done = asked.run(tmp_path)
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "[4/4] fedprox, seed 1: 2 rounds ..." in shown.err
+    assert "[4/4] " in shown.err
+    assert "fedprox, seed 1: 2 rounds ..." in shown.err
     assert done.directory == tmp_path / "experiment-001"
     assert done.report is not None
     assert done.report.read_text().startswith("<!doctype html>")
@@ -48,8 +49,13 @@ def test_what_is_complete_is_not_repeated(tmp_path: Path, capsys):
     again = asked.run(resume=first.directory, progress=False)
     assert (again.outcomes, again.report) == (first.outcomes, None)
     assert capsys.readouterr().err == ""
-    other = fc.Experiment("fedavg", (X, Y, CLIENTS), **{**SMALL, "rounds": 3})
-    with pytest.raises(fc.UserError, match=r"another experiment \(rounds is 3 here and 2 there\)"):
+    more = fc.Experiment(["fedavg", "fedprox"], (X, Y, CLIENTS), **SMALL)
+    longer = more.run(resume=first.directory)
+    assert "[1/1] fedprox, seed 0" in capsys.readouterr().err
+    assert longer.outcomes[0] == first.outcomes[0]
+    assert longer.report is not None
+    other = fc.Experiment("fedavg", (X, Y[::-1], CLIENTS), **SMALL)
+    with pytest.raises(fc.UserError, match=r"data.fingerprint is '\w+' here and '\w+' there.*undo"):
         other.run(resume=first.directory)
 
 
@@ -69,6 +75,13 @@ def test_stopped_it_says_how_to_go_on(tmp_path: Path, monkeypatch):
     assert outcome.metrics == asked.run(tmp_path, progress=False).outcomes[0].metrics
 
 
+def forget(here: pytest.MonkeyPatch) -> None:
+    """This process knows of no data, like another."""
+    here.setattr(memory, "KEPT", {})
+    for cached in ("_cached_dataset", "_cached_federation"):
+        here.setattr(experiment, cached, lambda *about: [])
+
+
 def test_data_in_memory_are_described_and_stay_there(tmp_path: Path, monkeypatch, capsys):
     asked = fc.Experiment("fedavg", (X, Y, CLIENTS), **SMALL)
     table = asked.settings.table()["data"]
@@ -79,8 +92,7 @@ def test_data_in_memory_are_described_and_stay_there(tmp_path: Path, monkeypatch
     done = asked.run(tmp_path, progress=False)
     (done.outcomes[0].directory / "result.json").unlink()
     with monkeypatch.context() as elsewhere:  # another process
-        elsewhere.setattr(memory, "KEPT", {})
-        elsewhere.setattr(experiment, "_cached_federation", lambda *about: [])
+        forget(elsewhere)
         with pytest.raises(SystemExit, match="2"):
             main(["run", "--resume", str(done.directory)])
         assert capsys.readouterr().err.startswith(
@@ -92,11 +104,10 @@ def test_data_in_memory_are_described_and_stay_there(tmp_path: Path, monkeypatch
 
 def test_data_in_memory_go_along_to_another_process(monkeypatch):
     asked = fc.Experiment("fedavg", (X, Y, CLIENTS), **SMALL)
-    sent = pickle.dumps(Settings.of(asked.settings.table()))
-    monkeypatch.setattr(memory, "KEPT", {})
-    monkeypatch.setattr(experiment, "_cached_federation", lambda *about: [])
+    sent, data = pickle.dumps(Settings.of(asked.settings.table())), asked.federation(0).fingerprint()
+    forget(monkeypatch)
     there = pickle.loads(sent)  # noqa: S301  # made above
-    assert there.federation(0).fingerprint() == asked.federation(0).fingerprint()
+    assert there.federation(0).fingerprint() == data
 
 
 def test_settings_are_texts_tables_or_objects():

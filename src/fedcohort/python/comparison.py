@@ -25,11 +25,11 @@ class Comparison(NamedTuple):
 
 def complete(plan: Plan, progress: bool) -> Comparison:
     """Every run to its end, with ``progress`` on standard error, and a report if there is anything new."""
-    from fedcohort.cli.progress import watcher
+    from fedcohort.cli.progress import watcher_of
     from fedcohort.report import REPORT, write_report  # not before: plotly takes its time
 
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    shown = watcher(news, progress)
+    shown = watcher_of(news, silent=not progress)
     try:
         with one_thread():  # results must not depend on how many cores there are
             outcomes = carry_out(plan, shown)

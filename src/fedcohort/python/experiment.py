@@ -21,9 +21,8 @@ from fedcohort.data.partition import Partitioner
 from fedcohort.data.sources.memory import keep
 from fedcohort.models import Model
 from fedcohort.python.comparison import Comparison, complete, notes
-from fedcohort.runs.comparison import Plan, prepare, reopen
+from fedcohort.runs.comparison import Plan, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment as Settings
-from fedcohort.runs.experiment import difference
 from fedcohort.runs.method_entries import write_method
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
@@ -65,8 +64,7 @@ class Experiment:
 
     def _hold(self, settings: Settings) -> None:
         self.settings = settings
-        if settings.data["source"] == "memory":
-            _ = settings.dataset  # kept from now on
+        self._held = settings.dataset if settings.data["source"] == "memory" else None  # kept from now on
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
@@ -95,8 +93,9 @@ class Experiment:
     ) -> Comparison:
         """Every method with every seed, in a new directory ``out/<name>-NNN``, with its report.
 
-        ``resume`` is such a directory of this experiment: complete runs are read, stopped ones continued, the
-        others started. ``progress`` is shown on standard error.
+        ``resume`` is such a directory of this experiment, or of a part of it: complete runs are read, stopped
+        ones continued, and further seeds, methods, values or rounds added. ``progress`` is shown on standard
+        error.
         """
         plan = prepare(self.settings, Path(out)) if resume is None else self._reopened(Path(resume))
         if progress and resume is None:
@@ -113,11 +112,7 @@ class Experiment:
     def _reopened(self, directory: Path) -> Plan:
         table = self.settings.table()
         plan = reopen(directory, trusted=own_code_in(table))
-        if (change := difference(table, plan.experiment.table())) is not None:
-            raise UserError(
-                f"{directory} is of another experiment ({change}): undo that change, or run it without resume"
-            )
-        return plan
+        return plan if table == plan.experiment.table() else extend(plan, self.settings)
 
 
 def _table(value: Any) -> Any:
