@@ -32,7 +32,8 @@ def test_run_prints_a_leaderboard_and_says_where_the_rest_is(cli: Cli, here: Pat
 def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
     answer = cli("run", "e.toml", *TWO, "--seeds", "3,4", "--out", "out", "--json")
     assert answer.code == 0
-    assert answer.err == ""
+    assert re.search(r"\[4/4\] (fedavg|clust_psi_pfl), seed [34]: 2 rounds", answer.err)
+    assert "left in all" in answer.err
     result = json.loads(answer.out)
     assert set(result) == {"runs", "leaderboard"}
     asked = [("fedavg", 3), ("clust_psi_pfl", 3), ("fedavg", 4), ("clust_psi_pfl", 4)]
@@ -201,13 +202,37 @@ def test_methods_has_a_page_for_each(name: str, cli: Cli) -> None:
     assert all(parameter["name"] in page for parameter in entry["parameters"])
 
 
+def test_methods_explains_a_combination(cli: Cli) -> None:
+    entry = json.loads(cli("methods", "fedlecc+fedprox(mu=0.5)+clip", "--json").out)
+    roles = {part["name"]: part["roles"] for part in entry["parts"]}
+    assert roles == {
+        "fedlecc": ["selector"],
+        "fedprox": ["objective"],
+        "fedavg": ["averaging"],
+        "server_sgd": ["server_optimiser"],
+        "one": ["grouping"],
+        "clip": ["transform"],
+    }
+    assert entry["parts"][1]["settings"] == {"mu": 0.5}
+    assert set(entry["needs"]) == {"counts", "losses"}
+    assert [leaf["message"] for leaf in entry["leaves"]] == ["profile", "poll", "training", "evaluation"]
+    page = cli("methods", "fedlecc+fedprox(mu=0.5)+clip").out
+    assert page.startswith("fedlecc+fedprox(mu=0.5)+clip")
+    assert all(part["name"] in page for part in entry["parts"])
+    assert "mu=0.5" in page
+    wrong = cli("methods", "fedavg+fairavg")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "fedavg and fairavg cannot be combined" in wrong.err
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: Path) -> None:
     name = f"my_{role}"
     answer = cli("new", "method", name, "--role", role)
     assert answer.code == 0
     assert (here / f"{name}.py").exists()
-    result = cli("run", "e.toml", "--set", f"imports=['{name}']", "--set", f"method=['{name}']", "--json")
+    own = "--set", f"imports=['{name}']", "--set", f"method=['{name}']"
+    result = cli("run", "e.toml", *own, "--json", "--quiet")
     assert result.err == ""
     assert runs(result.out)[0]["method"] == name
 
