@@ -6,29 +6,26 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from fedcohort.engines.chain import Chain
+from fedcohort.engines.chain import Chain, Layer
 
 if TYPE_CHECKING:
     from fedcohort.engines.vector.program import Program
 
-WRITING = threading.Lock()  # workers that ask for the same program wait for one of them to write it
+WRITING = threading.Lock()  # workers that ask for the same program wait for the one that writes it
 
 
 def program_for(chain: Chain, shape: tuple[int, ...]) -> "Program | None":
-    """The compiled steps of a network on examples of this shape, or None where they would win nothing."""
-    if find_spec("llvmlite") is None or not is_known(chain, shape):
+    """The compiled steps of a network on examples of this shape; None where there cannot be any."""
+    if find_spec("llvmlite") is None or len(shape) != 3 or chain.is_linear:
         return None
     with WRITING:
         return _program(tuple(chain.layers), shape)
 
 
-def is_known(chain: Chain, shape: tuple[int, ...]) -> bool:
-    return not chain.is_linear and len(shape) == 3
-
-
 @lru_cache(maxsize=32)
-def _program(layers: tuple, shape: tuple[int, ...]) -> "Program":  # type: ignore[type-arg]
+def _program(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> "Program | None":
     from fedcohort.engines.vector.machine import usual_lanes
     from fedcohort.engines.vector.program import Program
 
-    return Program(Chain(list(layers)), shape, usual_lanes())
+    lanes = usual_lanes()
+    return Program(Chain(list(layers)), shape, lanes) if lanes else None

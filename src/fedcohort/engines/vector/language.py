@@ -1,19 +1,19 @@
 """A small language for loops over vectors: Python writes them down once, LLVM compiles them.
 
-A kernel is a Python function that is run while the program is being *written*. What it does with Python
-numbers happens then: a ``for`` loop is unrolled, an ``if`` chooses what is written. What it does with a
-:class:`Value` happens later, each time the program runs. So shapes are constants to the compiler, and a list
-of accumulators is a list of registers.
+A kernel is a Python function that runs while the program is being *written*. What it does with Python's own
+numbers happens then: a ``for`` is unrolled, an ``if`` chooses what is written. What it does with a
+:class:`Value` happens whenever the program runs. So every shape is a constant to the compiler, and a list of
+sums is a list of registers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Union
 
 from llvmlite import ir
 
-INT, BYTE, BIT, REAL, POINTER = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.FloatType(), ir.PointerType()
-BYTES = {REAL: 4, INT: 8, BYTE: 1}
+INT, BYTE, REAL, POINTER = ir.IntType(64), ir.IntType(8), ir.FloatType(), ir.PointerType()
+BYTES = {INT: 8, BYTE: 1, REAL: 4}
 Operand = Union["Value", int, float]
 
 
@@ -21,36 +21,25 @@ class Value:
     """A number, a truth value or a vector of them that the program will compute."""
 
     def __init__(self, code: "Code", made: Any) -> None:
-        self.code, self.made = code, made
-
-    @property
-    def kind(self) -> Any:
-        return self.made.type
-
-    @property
-    def is_real(self) -> bool:
-        return getattr(self.kind, "element", self.kind) == REAL
+        self.code, self.made, self.kind = code, made, made.type
+        self.is_vector = isinstance(self.kind, ir.VectorType)
+        self.of = self.kind.element if self.is_vector else self.kind
 
     def like(self, other: Operand) -> Any:
-        """``other`` in this value's type; a number stands for a vector of equal ones."""
-        if not isinstance(other, Value):
-            other = self.code.constant(other, getattr(self.kind, "element", self.kind))
-        return other.spread(self.kind.count).made if self.is_vector and not other.is_vector else other.made
-
-    @property
-    def is_vector(self) -> bool:
-        return isinstance(self.kind, ir.VectorType)
+        """``other`` in this value's type; one number stands for a vector of equal ones."""
+        value = other if isinstance(other, Value) else self.code.constant(other, self.of)
+        return (value.spread(self.kind.count) if self.is_vector and not value.is_vector else value).made
 
     def _do(self, name: str, other: Operand) -> "Value":
-        operation = getattr(self.code.builder, f"f{name}" if self.is_real else name)
+        operation = getattr(self.code.builder, f"f{name}" if self.of == REAL else name)
         return Value(self.code, operation(self.made, self.like(other)))
 
-    def _compare(self, sign: str, other: Operand) -> "Value":
-        build = self.code.builder
-        return Value(
-            self.code,
-            (build.fcmp_ordered if self.is_real else build.icmp_signed)(sign, self.made, self.like(other)),
-        )
+    def _compare(self, sign: str, other: Operand, ordered: bool = True) -> "Value":
+        builder, other = self.code.builder, self.like(other)
+        if self.of != REAL:
+            return Value(self.code, builder.icmp_signed(sign, self.made, other))
+        compare = builder.fcmp_ordered if ordered else builder.fcmp_unordered
+        return Value(self.code, compare(sign, self.made, other))
 
     def __add__(self, other: Operand) -> "Value":
         return self._do("add", other)
@@ -77,19 +66,13 @@ class Value:
     def __gt__(self, other: Operand) -> "Value":
         return self._compare(">", other)
 
-    def equals(self, other: Operand) -> "Value":
-        return self._compare("==", other)
-
     def differs(self, other: Operand) -> "Value":
         """Also where one is not a number."""
-        build = self.code.builder
-        if self.is_real:
-            return Value(self.code, build.fcmp_unordered("!=", self.made, self.like(other)))
-        return Value(self.code, build.icmp_signed("!=", self.made, self.like(other)))
+        return self._compare("!=", other, ordered=False)
 
     def exceeds(self, other: Operand) -> "Value":
-        """Larger, or one of the two is not a number."""
-        return Value(self.code, self.code.builder.fcmp_unordered(">", self.made, self.like(other)))
+        """Is larger, or one of the two is not a number."""
+        return self._compare(">", other, ordered=False)
 
     def choose(self, yes: Operand, no: "Value") -> "Value":
         """``yes`` where this holds."""
@@ -97,14 +80,14 @@ class Value:
 
     def spread(self, lanes: int) -> "Value":
         """A vector of this number."""
-        build, kind = self.code.builder, ir.VectorType(self.kind, lanes)
-        one = build.insert_element(ir.Constant(kind, ir.Undefined), self.made, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-        return Value(self.code, build.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros))
+        nothing = ir.Constant(ir.VectorType(self.kind, lanes), ir.Undefined)
+        first = self.code.builder.insert_element(nothing, self.made, ir.Constant(INT, 0))
+        return Value(self.code, first).pick([0] * lanes)
 
-    def pick(self, lanes: Sequence[int], other: "Value | None" = None) -> "Value":
+    def pick(self, lanes: Iterable[int], other: "Value | None" = None) -> "Value":
         """These lanes, of this vector followed by another."""
-        which = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        chosen = list(lanes)
+        which = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
         return Value(self.code, self.code.builder.shuffle_vector(self.made, (other or self).made, which))
 
     def total(self) -> "Value":
@@ -113,20 +96,17 @@ class Value:
         while lanes > 1:
             lanes //= 2
             values = values.pick(range(lanes)) + values.pick(range(lanes, 2 * lanes))
-        return values.lane(0)
-
-    def lane(self, number: int) -> "Value":
-        at = ir.Constant(ir.IntType(32), number)
-        return Value(self.code, self.code.builder.extract_element(self.made, at))
-
-    def is_odd(self) -> "Value":
-        return Value(self.code, self.code.builder.trunc(self.made, BIT))
+        return Value(self.code, self.code.builder.extract_element(values.made, ir.Constant(INT, 0)))
 
     def as_real(self) -> "Value":
         return Value(self.code, self.code.builder.sitofp(self.made, REAL))
 
     def as_int(self) -> "Value":
+        """Of a byte or a truth value."""
         return Value(self.code, self.code.builder.zext(self.made, INT))
+
+    def is_odd(self) -> "Value":
+        return Value(self.code, self.code.builder.trunc(self.made, ir.IntType(1)))
 
 
 class Array:
@@ -136,39 +116,44 @@ class Array:
         self.code, self.start, self.of = code, start, of
 
     def __add__(self, places: Operand) -> "Array":
-        at = self.code.value(places).made
-        return Array(self.code, self.code.builder.gep(self.start, [at], source_etype=self.of), self.of)
+        """The rest of it, from there on."""
+        place = self.code.value(places).made
+        return self.code.array(self.code.builder.gep(self.start, [place], source_etype=self.of), self.of)
 
     def __getitem__(self, place: Operand) -> Value:
-        return self._load((self + place).start, self.of)
+        return self._load(place, self.of)
 
     def vector(self, place: Operand) -> Value:
-        return self._load((self + place).start, ir.VectorType(self.of, self.code.lanes))
+        return self._load(place, ir.VectorType(self.of, self.code.lanes))
 
-    def _load(self, start: Any, kind: Any) -> Value:
+    def _load(self, place: Operand, kind: Any) -> Value:
+        start = (self + place).start
         return Value(self.code, self.code.builder.load(start, align=BYTES[self.of], typ=kind))
 
     def __setitem__(self, place: Operand, value: Operand) -> None:
-        """A number, or a vector from this place on."""
-        made = (value if isinstance(value, Value) else self.code.constant(value, self.of)).made
-        self.code.builder.store(made, (self + place).start, align=BYTES[self.of])
+        """Stores a number, or a vector from this place on."""
+        value = value if isinstance(value, Value) else self.code.constant(value, self.of)
+        self.code.builder.store(value.made, (self + place).start, align=BYTES[self.of])
+
+    def holding(self, of: Any) -> "Array":
+        """The same memory for other numbers."""
+        return self.code.array(self.start, of)
 
     @property
     def is_given(self) -> Value:
-        empty = ir.Constant(POINTER, None)
-        return Value(self.code, self.code.builder.icmp_unsigned("!=", self.start, empty))
+        nowhere = ir.Constant(POINTER, None)
+        return Value(self.code, self.code.builder.icmp_unsigned("!=", self.start, nowhere))
 
 
 class Register:
     """A value that changes as the program runs."""
 
     def __init__(self, code: "Code", first: Value) -> None:
-        self.code, self.of = code, first.kind
-        self.place = code.room(self.of, 1).start
+        self.code, self.kind, self.place = code, first.kind, code.room(first.kind, 1).start
         self.set(first)
 
     def get(self) -> Value:
-        return Value(self.code, self.code.builder.load(self.place, typ=self.of))
+        return Value(self.code, self.code.builder.load(self.place, typ=self.kind))
 
     def set(self, value: Value) -> None:
         self.code.builder.store(value.made, self.place)
@@ -182,29 +167,17 @@ class Register:
 
 
 class Code:
-    """A function of the program while it is being written."""
+    """A function while it is being written; vectors in it have ``lanes`` numbers."""
 
-    def __init__(self, module: ir.Module, name: str, takes: Sequence[Any], lanes: int, public: bool = False):
-        self.module, self.lanes = module, lanes
-        # AVX-512 has 32 registers, AVX2 has 16; the rest hold what is multiplied.
+    def __init__(self, name: str, takes: Sequence[Any], lanes: int) -> None:
+        self.module, self.lanes = ir.Module(name), lanes
+        # For sums: AVX-512 has 32 registers, AVX2 16, and what is multiplied needs some too.
         self.registers = 24 if lanes == 16 else 12
-        kinds = [POINTER if isinstance(kind, tuple) else kind for kind in takes]
-        self.function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
-        self.function.linkage = "external" if public else "internal"
+        self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), name)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
-        self.arguments: list[Any] = [
-            Array(self, given, kind[0]) if isinstance(kind, tuple) else Value(self, given)
-            for given, kind in zip(self.function.args, takes, strict=True)
-        ]
 
-    def __call__(self, caller: "Code", *arguments: "Array | Operand") -> None:
-        """Writes a call of this function into another."""
-        given = [each.start if isinstance(each, Array) else caller.value(each).made for each in arguments]
-        caller.builder.call(self.function, given)
-
-    def end(self) -> "Code":
-        self.builder.ret_void()
-        return self
+    def array(self, start: Any, of: Any = REAL) -> Array:
+        return Array(self, start, of)
 
     def constant(self, number: float, kind: Any) -> Value:
         return Value(self, ir.Constant(kind, float(number) if kind == REAL else int(number)))
@@ -214,9 +187,9 @@ class Code:
             return number
         return self.constant(number, REAL if isinstance(number, float) else INT)
 
-    def zero(self) -> Value:
-        """A vector of zeros."""
-        return self.constant(0.0, REAL).spread(self.lanes)
+    def zeros(self, of: Any = REAL) -> Value:
+        """A vector of them."""
+        return Value(self, ir.Constant(ir.VectorType(of, self.lanes), None))
 
     def lanes_below(self, count: Value) -> Value:
         """Whether a lane is one of the first ``count``."""
@@ -226,12 +199,16 @@ class Code:
     def register(self, first: Operand) -> Register:
         return Register(self, self.value(first))
 
+    def sums(self, count: int) -> list[Register]:
+        """Vectors that begin at zero."""
+        return [self.register(self.zeros()) for _ in range(count)]
+
     def room(self, of: Any, count: int) -> Array:
-        """A few numbers of this function's own."""
+        """A few numbers of the function's own."""
         with self.builder.goto_entry_block():
             place = self.builder.alloca(of, count)
-        place.type = POINTER  # what it points to is said by those who use it
-        return Array(self, place, of)
+        place.type = POINTER  # to anything: who uses it says what
+        return self.array(place, of)
 
     def intrinsic(self, name: str, *of: Value) -> Value:
         """One of LLVM's own functions, such as a square root."""
@@ -244,19 +221,19 @@ class Code:
     @contextmanager
     def loop(self, end: Operand, step: int = 1, start: Operand = 0) -> Iterator[Value]:
         """What is written inside is done for start, start + step, ... below end."""
-        build, first, last = self.builder, self.value(start).made, self.value(end).made
-        before = build.block
-        head, body, after = (build.append_basic_block(name) for name in ("head", "body", "after"))
-        build.branch(head)
-        build.position_at_end(head)
-        index = build.phi(INT)
+        builder, first, last = self.builder, self.value(start).made, self.value(end).made
+        before = builder.block
+        head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        index = builder.phi(INT)
         index.add_incoming(first, before)
-        build.cbranch(build.icmp_signed("<", index, last), body, after)
-        build.position_at_end(body)
+        builder.cbranch(builder.icmp_signed("<", index, last), body, after)
+        builder.position_at_end(body)
         yield Value(self, index)
-        index.add_incoming(build.add(index, ir.Constant(INT, step)), build.block)
-        build.branch(head)
-        build.position_at_end(after)
+        index.add_incoming(builder.add(index, ir.Constant(INT, step)), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
 
     @contextmanager
     def blocks(self, total: int, size: int) -> Iterator[Value]:
@@ -266,10 +243,11 @@ class Code:
             yield start if total % size == 0 else (start > total - size).choose(total - size, start)
 
     def strips(self, total: int, size: int) -> Iterator[tuple[Value, int]]:
-        """What is written in the body of this ``for`` is done for blocks of ``size``, and for the rest."""
+        """The body of this ``for`` is written for blocks of ``size``, and once more for what is left."""
         whole = total - total % size
-        with self.loop(whole, size) as start:
-            yield start, size
+        if whole:
+            with self.loop(whole, size) as start:
+                yield start, size
         if whole < total:
             yield self.value(whole), total - whole
 

@@ -2,242 +2,266 @@
 
 import ctypes
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from llvmlite import ir
 from torch import Tensor
 
 from fedcohort.core.optimiser import rule
 from fedcohort.core.round.local_training import Job
 from fedcohort.data.augment import LUMA
 from fedcohort.engines.chain import Chain
-from fedcohort.engines.vector import convolution, dense, steps
-from fedcohort.engines.vector.convolution import FLOATS, INTS
-from fedcohort.engines.vector.language import BYTE, INT, REAL, Array, Code
+from fedcohort.engines.vector import convolution, dense, descent, examples
+from fedcohort.engines.vector.language import BYTE, INT, POINTER, REAL, Array, Code, Value
 from fedcohort.engines.vector.layout import LINE, SAMPLES, Layout, up
 from fedcohort.engines.vector.machine import compiled
 from fedcohort.models.flat import Weights
 from fedcohort.util.descent import BETAS
 from fedcohort.util.keyed import generator
 
-# What a program takes, in this order; arrays may be missing where a client has no such thing.
-TAKES: dict[str, Any] = {
-    **dict.fromkeys(("weights", "slope", "velocity", "second", "center", "offset", "drift"), FLOATS),
-    **dict.fromkeys(("x", "looks", "colours", "scale", "shift", "losses", "rates", "scratch"), FLOATS),
-    **dict.fromkeys(("y", "rows", "sizes"), INTS),
-    **dict.fromkeys(("steps", "capacity", "nesterov"), INT),
-    **dict.fromkeys(("lr", "pull", "decay", "momentum"), REAL),
+# What a program takes, in this order. An array that a client has no use for is missing.
+REALS = (
+    "weights", "slope", "velocity", "second", "center", "offset", "drift",
+    "x", "looks", "colours", "scale", "shift", "losses", "rates", "scratch",
+)  # fmt: skip
+INTS = "y", "rows", "sizes"
+NUMBERS = {
+    "steps": INT,
+    "capacity": INT,
+    "nesterov": INT,
+    "lr": REAL,
+    "pull": REAL,
+    "decay": REAL,
+    "momentum": REAL,
 }
-BETWEEN = 5 * LINE  # vectors may reach beyond the end of a region
+LARGEST = 512  # batch: what is beyond would keep too much memory
+BEYOND = 5 * LINE  # vectors may reach over the end of a region
+
+
+class Region(NamedTuple):
+    """Memory of the same size for each sample of a batch."""
+
+    start: Array
+    stride: int
+
+    def of(self, sample: Value) -> Array:
+        return self.start + sample * self.stride
 
 
 class Scratch:
-    """Regions of one piece of memory, some of them for each sample of a batch."""
+    """Memory that the program needs for itself, cut into regions."""
 
-    def __init__(self, start: Array, capacity: Any) -> None:
+    def __init__(self, start: Array, capacity: Value) -> None:
         self.next, self.capacity = start, capacity
-        self.once = self.each = 0
+        self.once = self.each = 0  # numbers in all, and for each sample of a batch
 
     def take(self, size: int) -> Array:
-        here, size = self.next, up(size, LINE) + BETWEEN
+        here, size = self.next, up(size, LINE) + BEYOND
         self.once, self.next = self.once + size, here + size
         return here
 
-    def take_each(self, size: int) -> Array:
+    def take_each(self, stride: int) -> Region:
         here = self.take(0)
-        self.each, self.next = self.each + size, self.next + self.capacity * size
-        return here
+        self.each, self.next = self.each + stride, self.next + self.capacity * stride
+        return Region(here, stride)
 
 
-def write(module: ir.Module, layout: Layout) -> Scratch:
-    """The function ``descend`` and all that it calls; what memory it needs."""
-    lanes, images, flats = layout.lanes, layout.images, layout.dense
-    code = Code(module, "descend", list(TAKES.values()), lanes, public=True)
-    given: dict[str, Any] = dict(zip(TAKES, code.arguments, strict=True))
-    weights, slope = given["weights"], given["slope"]
-    scratch = Scratch(given["scratch"], given["capacity"])
+class Writer:
+    """Writes the function ``descend`` of a network, piece by piece."""
 
-    pixels = [scratch.take_each(layer.input.stride) for layer in images]
-    flat = scratch.take_each(flats[0].stride)
-    pixel_slopes = [scratch.take(layer.input.size) for layer in images]
-    flat_slope = scratch.take_each(flats[0].stride)
-    winners = [scratch.take_each(up(layer.output.size, 4 * LINE) // 4) for layer in images]
-    turned = [scratch.take(layer.kernel[0] * layer.span * up(layer.outputs, lanes)) for layer in images]
-    noted = scratch.take(max((3 * max(l.output.size // l.outputs, 4 * l.outputs) for l in images), default=0))
-    values = [scratch.take_each(layer.width) for layer in flats]
-    slopes = [scratch.take_each(layer.width) for layer in flats]
-    planes, changed = scratch.take(layout.head.size), scratch.take(layout.head.size)
+    def __init__(self, layout: Layout) -> None:
+        kinds = [*[POINTER] * (len(REALS) + len(INTS)), *NUMBERS.values()]
+        self.layout, self.code = layout, (code := Code("descend", kinds, layout.lanes))
+        names = (*REALS, *INTS, *NUMBERS)
+        given = dict(zip(names, code.function.args, strict=True))
+        self.array = {
+            name: code.array(given[name], INT if name in INTS else REAL) for name in (*REALS, *INTS)
+        }
+        self.number = {name: Value(code, given[name]) for name in NUMBERS}
+        images, flats, lanes = layout.images, layout.dense, layout.lanes
+        self.scratch = scratch = Scratch(self.array["scratch"], self.number["capacity"])
+        # Of each layer: what goes in, its slope, and which cell of a square has won.
+        self.pixels = [scratch.take_each(layer.input.stride) for layer in images]
+        self.flats = [scratch.take_each(layer.stride) for layer in flats]
+        self.logits, self.logit_slopes = (scratch.take_each(flats[-1].width) for _ in range(2))
+        self.pixel_slopes = [Region(scratch.take(layer.input.size), 0) for layer in images]
+        self.flat_slopes = [scratch.take_each(layer.stride) for layer in flats]
+        self.winners = [scratch.take_each(layer.output.stride) for layer in images]
+        self.turned = [scratch.take(up(layer.outputs, lanes) * layer.patch) for layer in images]
+        pixels = [max(layer.output.height * layer.output.width, 4 * layer.outputs) for layer in images]
+        self.noted = scratch.take(3 * max(pixels, default=0)).holding(INT)
+        self.planes, self.changed = scratch.take(layout.head.size), scratch.take(layout.head.size)
+        self.is_wide = bool(images) and convolution.is_wide(images[0])
 
-    wide = bool(images) and convolution.is_wide(images[0], True)
-    place = steps.write_place(module, layout.head, lanes, wide)
-    change = steps.write_change(module, layout.head, lanes) if layout.head.channels in LUMA else None
-    turns = [convolution.write_turn(module, layer, f"turn{n}") for n, layer in enumerate(images)]
-    forward = [
-        (convolution.write_wide if wide and not n else convolution.write_deep)(module, layer, f"image{n}")
-        for n, layer in enumerate(images)
-    ]
-    backward = [
-        convolution.write_backward(module, layer, f"image{n}", n == 0) for n, layer in enumerate(images)
-    ]
-    dense_forward = [dense.write_forward(module, layer, f"dense{n}") for n, layer in enumerate(flats)]
-    dense_backward = [
-        dense.write_backward(
-            module, layer, f"dense{n}", n == 0 and not images, n > 0 and flats[n - 1].layer.kind.cuts
-        )
-        for n, layer in enumerate(flats)
-    ]
-    loss = steps.write_loss(module, flats[-1], lanes)
-    clear = steps.write_clear(module, lanes)
-    pulls, sgd = steps.write_pulls(module, layout.size, lanes), steps.write_sgd(module, layout.size, lanes)
-    adam, add = steps.write_adam(module, layout.size, lanes), steps.write_add(module, layout.size, lanes)
+    def write(self) -> None:
+        code, done = self.code, self.code.register(0)
+        with code.loop(self.number["steps"]) as step:
+            samples, rows = self.array["sizes"][step], self.array["rows"] + done.get()
+            for number, layer in enumerate(self.layout.images):
+                convolution.turn(code, layer, self.array["weights"], self.turned[number])
+            with code.loop(samples) as sample:
+                self.fetch(rows[sample], sample, self.array["looks"] + (done.get() + sample) * 5)
+                self.images_forward(sample)
+            self.dense_forward(samples)
+            self.lose(step, samples, rows)
+            self.dense_backward(samples)
+            with code.loop(self.layout.images[-1].end if self.layout.images else 0, code.lanes) as place:
+                self.array["slope"][place] = code.zeros()
+            with code.loop(samples) as sample:
+                self.images_backward(sample)
+            self.move(step)
+            done.add(samples)
+        code.builder.ret_void()
 
-    done = code.register(0)
-    with code.loop(given["steps"]) as step:
-        samples, rows = given["sizes"][step], given["rows"] + done.get()
-        if images:
-            clear(code, slope, images[-1].end)
-        for n, turn in enumerate(turns):
-            if not (wide and n == 0):
-                turn(code, weights, turned[n])
-        with code.loop(samples) as sample:
-            image = given["x"] + rows[sample] * layout.head.channels * layout.head.height * layout.head.width
-            into = (pixels[0] if images else flat) + sample * layout.head.stride
-            if change is None:
-                place(code, image, into, planes, 0)
+    def fetch(self, row: Value, sample: Value, looks: Array) -> None:
+        """An example, to where the first layer reads it."""
+        code, head = self.code, self.layout.head
+        example = self.array["x"] + row * (head.channels * head.height * head.width)
+        into = (self.pixels or self.flats)[0].of(sample)
+        planes = self.planes if self.is_wide else None
+        with code.either(self.array["looks"].is_given) as (changes, plain):
+            with changes:
+                if head.channels in LUMA:
+                    examples.change(code, head, example, self.changed, looks, self.array["colours"])
+                examples.place(code, head, self.changed, into, planes, looks[4] > 0.5)
+            with plain:
+                examples.place(code, head, example, into, planes, None)
+
+    def images_forward(self, sample: Value) -> None:
+        weights, outs = self.array["weights"], [*self.pixels[1:], self.flats[0]]
+        for number, layer in enumerate(self.layout.images):
+            bias, out = weights + layer.bias, outs[number].of(sample)
+            winners = self.winners[number].of(sample).holding(BYTE)
+            if number == 0 and self.is_wide:
+                kernel = weights + layer.start
+                convolution.forward_wide(self.code, layer, self.planes, kernel, bias, out, winners)
             else:
-                with code.either(given["looks"].is_given) as (yes, no):
-                    with yes:
-                        looks = given["looks"] + (done.get() + sample) * 5
-                        change(code, image, changed, looks, given["colours"])
-                        place(code, changed, into, planes, (looks[4] > 0.5).as_int())
-                    with no:
-                        place(code, image, into, planes, 0)
-            for n, layer in enumerate(images):
-                near = planes if wide and not n else pixels[n] + sample * layer.input.stride
-                kernel = weights + layer.start if wide and not n else turned[n]
-                target, stride = (pixels[n + 1] if n + 1 < len(images) else flat), layer.output.stride
-                codes = Array(code, winners[n].start, BYTE) + sample * up(layer.output.size, 4 * LINE)
-                forward[n](code, near, kernel, weights + layer.bias_start, target + sample * stride, codes)
-        for n, flat_layer in enumerate(flats):
-            x = values[n - 1] if n else flat
-            bias = weights + flat_layer.bias_start
-            dense_forward[n](code, x, weights + flat_layer.start, bias, values[n], samples)
-        lost = given["losses"] + step
-        lost[0] = 0.0
-        share = code.value(1.0) / samples.as_real()
+                image = self.pixels[number].of(sample)
+                convolution.forward_deep(self.code, layer, image, self.turned[number], bias, out, winners)
+
+    def dense_forward(self, samples: Value) -> None:
+        weights, outs = self.array["weights"], [*self.flats[1:], self.logits]
+        for layer, x, out in zip(self.layout.dense, self.flats, outs, strict=True):
+            kernel, bias = weights + layer.start, weights + layer.bias
+            dense.forward(self.code, layer, x.start, kernel, bias, out.start, samples)
+
+    def lose(self, step: Value, samples: Value, rows: Array) -> None:
+        """The batch's loss, and its slope at the logits."""
+        code, total, share = self.code, self.code.register(0.0), self.code.value(1.0) / samples.as_real()
+        classes = self.layout.chain.layers[-1].shape[0]
         with code.loop(samples) as sample:
-            at = sample * flats[-1].width
-            label = given["y"][rows[sample]]
-            loss(code, values[-1] + at, slopes[-1] + at, label, share, given["scale"], given["shift"], lost)
-        for n in reversed(range(len(flats))):
-            x, back = (values[n - 1], slopes[n - 1]) if n else (flat, flat_slope)
-            dense_backward[n](code, x, slopes[n], weights, slope, back, samples)
-        with code.loop(samples) as sample:
-            for n in reversed(range(len(images))):
-                layer, last = images[n], n + 1 == len(images)
-                out, error = (
-                    (flat, flat_slope + sample * layer.output.stride)
-                    if last
-                    else (pixels[n + 1], pixel_slopes[n + 1])
-                )
-                codes = Array(code, winners[n].start, BYTE) + sample * up(layer.output.size, 4 * LINE)
-                backward[n](
-                    code, pixels[n] + sample * layer.input.stride, out + sample * layer.output.stride, codes, error,
-                    weights, slope, pixel_slopes[n], Array(code, noted.start, INT),
-                )  # fmt: skip
-        pulls(code, weights, slope, given["center"], given["offset"], given["pull"])
-        with code.either(given["second"].is_given) as (yes, no):
-            with yes:
-                adam(
-                    code,
-                    weights,
-                    slope,
-                    given["velocity"],
-                    given["second"],
-                    given["rates"] + step * 2,
-                    given["decay"],
-                )
-            with no:
-                sgd(
-                    code,
-                    weights,
-                    slope,
-                    given["velocity"],
-                    *(given[k] for k in ("lr", "decay", "momentum", "nesterov")),
-                )
-        with code.when(given["drift"].is_given):
-            add(code, weights, given["drift"], given["lr"])
-        done.add(samples)
-    code.end()
-    return scratch
+            logits, slope = self.logits.of(sample), self.logit_slopes.of(sample)
+            label, maps = self.array["y"][rows[sample]], (self.array["scale"], self.array["shift"])
+            total.add(descent.cross_entropy(code, classes, logits, slope, label, share, *maps))
+        self.array["losses"][step] = total.get()
+
+    def dense_backward(self, samples: Value) -> None:
+        code, layers = self.code, self.layout.dense
+        slopes = [*self.flat_slopes[1:], self.logit_slopes]
+        for number, layer in reversed(list(enumerate(layers))):
+            x, slope = self.flats[number].start, slopes[number].start
+            dense.weight_slopes(code, layer, x, slope, self.array["slope"], samples)
+            if number or self.layout.images:
+                weights, into = self.array["weights"] + layer.start, self.flat_slopes[number].start
+                cut = number > 0 and layers[number - 1].cuts
+                dense.input_slopes(code, layer, x, slope, weights, into, samples, cut)
+
+    def images_backward(self, sample: Value) -> None:
+        code, weights, gradient, noted = self.code, self.array["weights"], self.array["slope"], self.noted
+        outs, slopes = [*self.pixels[1:], self.flats[0]], [*self.pixel_slopes[1:], self.flat_slopes[0]]
+        for number, layer in reversed(list(enumerate(self.layout.images))):
+            image, out, slope = (each[number].of(sample) for each in (self.pixels, outs, slopes))
+            winners = self.winners[number].of(sample).holding(BYTE)
+            if layer.cuts:
+                convolution.mask(code, layer, out, slope)
+            convolution.weight_slopes(code, layer, image, winners, slope, gradient, noted)
+            if number:
+                into = self.pixel_slopes[number].start
+                convolution.image_slopes(code, layer, winners, slope, weights, into, noted)
+
+    def move(self, step: Value) -> None:
+        """The optimiser's step, after a pull and an offset and before a drift."""
+        code, size, array, number = self.code, self.layout.size, self.array, self.number
+        weights, slope, velocity = array["weights"], array["slope"], array["velocity"]
+        descent.add(code, size, slope, weights, number["pull"], array["center"])
+        descent.add(code, size, slope, array["offset"], 1.0)
+        with code.either(array["second"].is_given) as (adam, sgd):
+            with adam:
+                rates = array["rates"] + step * 2
+                descent.adam(code, size, weights, slope, velocity, array["second"], rates, number["decay"])
+            with sgd:
+                numbers = (number[name] for name in ("lr", "decay", "momentum", "nesterov"))
+                descent.sgd(code, size, weights, slope, velocity, *numbers)
+        descent.add(code, size, weights, array["drift"], number["lr"])
 
 
 class Program:
     """The steps of any client with this network on examples of this shape."""
 
     def __init__(self, chain: Chain, shape: tuple[int, ...], lanes: int) -> None:
-        self.layout, module = Layout(chain, shape, lanes), ir.Module("fedcohort")
-        self.scratch = write(module, self.layout)
-        self.engine = compiled(str(module), lanes)
-        kinds = {FLOATS: ctypes.c_void_p, INTS: ctypes.c_void_p, INT: ctypes.c_int64, REAL: ctypes.c_float}
-        of_python = ctypes.CFUNCTYPE(None, *(kinds[kind] for kind in TAKES.values()))
-        self.call = of_python(self.engine.get_function_address("descend"))
+        self.layout = Layout(chain, shape, lanes)
+        writer = Writer(self.layout)
+        writer.write()
+        self.once, self.each = writer.scratch.once, writer.scratch.each
+        self.machine = compiled(str(writer.code.module), lanes)
+        arrays, kinds = [ctypes.c_void_p] * len((*REALS, *INTS)), {INT: ctypes.c_int64, REAL: ctypes.c_float}
+        takes: list[Any] = [*arrays, *(kinds[kind] for kind in NUMBERS.values())]
+        self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))
         self.own = threading.local()
 
     def takes(self, job: Job) -> bool:
-        """Whether the job's examples are what the compiled code relies on."""
-        rows = torch.cat(job.plan) if job.plan else torch.zeros(0, dtype=torch.int64)
-        if not len(rows) or job.x.dtype != torch.float32 or not job.x.is_contiguous():
+        """Whether the job's examples are such as the compiled code relies on."""
+        if not job.plan or job.x.dtype != torch.float32 or not job.x.is_contiguous():
             return False
-        if rows.min() < 0 or rows.max() >= min(len(job.x), len(job.y)):
+        rows, head = torch.cat(job.plan), self.layout.head
+        if rows.min() < 0 or rows.max() >= len(job.x) or max(map(len, job.plan)) > LARGEST:
             return False
         labels = job.y[rows]
-        if labels.min() < 0 or labels.max() >= self.layout.dense[-1].layer.shape[0]:
+        if labels.min() < 0 or labels.max() >= self.layout.chain.layers[-1].shape[0]:
             return False
-        head = self.layout.head
-        return job.augment is None or (
-            head.channels in LUMA and head.height * head.width % self.layout.lanes == 0
-        )
+        even = head.height * head.width % self.layout.lanes == 0
+        return job.augment is None or (bool(self.layout.images) and head.channels in LUMA and even)
 
     def descend(self, job: Job, weights: Weights) -> Tensor | None:
-        """A client's local steps, in place; the loss of each. None, and nothing done, where a loss is not a
-        number: zeros that are skipped here would have made more of it."""
-        sizes = torch.tensor([len(batch) for batch in job.plan])
-        capacity = up(int(sizes.max()), SAMPLES)
-        if getattr(self.own, "capacity", 0) < capacity:
-            self.own.capacity = capacity
-            self.own.memory = torch.zeros(self.scratch.once + self.scratch.each * capacity)
-        step = rule(job.local, job.view.lr)
-        pull, center, offset, drift = job.anchor
-        pack = self.layout.pack
+        """A client's local steps, in place; the loss of each. None, and nothing done, where something is not
+        a number any more: zeros that are skipped here would have made more of it."""
+        step, (pull, center, offset, drift) = rule(job.local, job.view.lr), job.anchor
+        sizes, pack = torch.tensor([len(batch) for batch in job.plan]), self.layout.pack
         packed = pack(weights.params)
-        arrays: dict[str, Any] = {
+        capacity = up(min(job.local.batch, LARGEST), SAMPLES)
+        given: dict[str, Tensor | None] = {
             "weights": packed, "slope": torch.empty_like(packed),
             "velocity": torch.zeros_like(packed) if step.adam or step.momentum else None,
             "second": torch.zeros_like(packed) if step.adam else None,
+            "rates": adam_rates(step.lr, len(sizes)) if step.adam else None,
             "center": pack(center) if pull and center is not None else None,
             "offset": None if offset is None else pack(offset),
             "drift": None if drift is None else pack(drift),
             "x": job.x, "y": job.y, "rows": torch.cat(job.plan), "sizes": sizes,
-            "losses": torch.empty(len(sizes)), "scratch": self.own.memory,
-            **job.logits()._asdict(),
+            "losses": torch.empty(len(sizes)), "scratch": self.memory(capacity), **job.logits()._asdict(),
         }  # fmt: skip
-        if step.adam:
-            number = torch.arange(1, 1 + len(sizes), dtype=torch.float64)
-            lr, spread = step.lr / (1 - BETAS[0] ** number), (1 - BETAS[1] ** number).rsqrt()
-            arrays["rates"] = torch.stack([lr, spread], 1).float()
         if job.augment is not None:
             draw = generator(*job.key, "augment")
-            arrays["looks"] = torch.cat([job.augment.looks(len(batch), draw) for batch in job.plan])
-            arrays["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
-        numbers = {
-            "steps": len(sizes), "capacity": capacity, "nesterov": int(step.nesterov),
-            "lr": step.lr, "pull": pull, "decay": step.weight_decay, "momentum": step.momentum,
-        }  # fmt: skip
-        held = {name: each.contiguous() for name, each in arrays.items() if each is not None}
-        self.call(*(held[name].data_ptr() if name in held else numbers.get(name) for name in TAKES))
-        if not held["losses"].isfinite().all() or not packed.isfinite().all():
+            given["looks"] = torch.cat([job.augment.looks(len(batch), draw) for batch in job.plan])
+            given["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
+        held = {name: each.contiguous() for name, each in given.items() if each is not None}
+        arrays = [held[name].data_ptr() if name in held else None for name in (*REALS, *INTS)]
+        numbers = len(sizes), capacity, int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
+        self.call(*arrays, *numbers)  # without the interpreter's lock
+        if not (held["losses"].isfinite().all() and packed.isfinite().all()):
             return None
-        weights.params.copy_(self.layout.unpack(packed))
+        self.layout.unpack(packed, weights.params)
         return held["losses"]
+
+    def memory(self, capacity: int) -> Tensor:
+        """This worker's own, for batches of so many samples; zero where nobody has written."""
+        if getattr(self.own, "capacity", 0) != capacity:
+            self.own.capacity = capacity
+            self.own.memory = torch.zeros(self.once + self.each * capacity)
+        return self.own.memory
+
+
+def adam_rates(lr: float, steps: int) -> Tensor:
+    """``[steps, 2]``: the learning rate and one over the scale of the deviation, corrected for the start."""
+    number = torch.arange(1, 1 + steps, dtype=torch.float64)
+    return torch.stack([lr / (1 - BETAS[0] ** number), (1 - BETAS[1] ** number).rsqrt()], 1).float()
