@@ -16,7 +16,7 @@ WRITING = threading.Lock()  # workers that ask for the same program wait for the
 
 def program_for(chain: Chain, shape: tuple[int, ...]) -> "Program | None":
     """The compiled steps of a network on examples of this shape; None where there cannot be any."""
-    if find_spec("llvmlite") is None or len(shape) != 3 or chain.is_linear:
+    if find_spec("llvmlite") is None or not (chain.is_linear or len(shape) == 3):
         return None
     with WRITING:
         return _program(tuple(chain.layers), shape)
