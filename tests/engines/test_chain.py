@@ -16,6 +16,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
 from fedcohort.testing import play
 
+pytestmark = pytest.mark.usefixtures("without_compiler")
 OPTIMISERS = {
     "sgd": Local(lr=0.05, epochs=1, batch=8, weight_decay=0.01),
     "momentum": Local(lr=0.05, epochs=1, batch=8, momentum=0.9),
