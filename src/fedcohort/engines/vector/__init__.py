@@ -2,6 +2,7 @@
 one core at best. They come with ``pip install fedcohort[fast]``; without, PyTorch does the same."""
 
 import threading
+import warnings
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -27,5 +28,11 @@ def _program(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> "Program | No
     from fedcohort.engines.vector.machine import usual_lanes
     from fedcohort.engines.vector.program import Program
 
-    lanes = usual_lanes()
-    return Program(Chain(list(layers)), shape, lanes) if lanes else None
+    try:
+        lanes = usual_lanes()
+        return Program(Chain(list(layers)), shape, lanes) if lanes else None
+    except RuntimeError as error:  # LLVM does not know this machine
+        warnings.warn(
+            f"fedcohort[fast]: {error}; PyTorch takes the steps instead", RuntimeWarning, stacklevel=2
+        )
+        return None

@@ -10,7 +10,7 @@ def usual_lanes() -> int:
     """How many numbers a vector has here: 16 with AVX-512, else 8; 0 where multiplying and adding are two
     steps, and nothing would be won."""
     features = llvm.get_host_cpu_features()
-    if platform.machine() in ("x86_64", "AMD64") and not (features["avx2"] and features["fma"]):
+    if platform.machine() in ("x86_64", "AMD64") and not (features.get("avx2") and features.get("fma")):
         return 0
     return 16 if features.get("avx512f") else 8
 
