@@ -81,6 +81,7 @@ class Writer:
         self.is_wide = bool(images) and convolution.is_wide(images[0])
 
     def write(self) -> None:
+        """Step after step: images forward and back one by one, dense layers with all samples of a batch."""
         code, done = self.code, self.code.register(0)
         with code.loop(self.number["steps"]) as step:
             samples, rows = self.array["sizes"][step], self.array["rows"] + done.get()
