@@ -120,14 +120,17 @@ def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
     """The group after its updates; unchanged when nobody answered."""
     if not len(own) or "delta" not in own.up:
         return group
-    server, weights, optimiser = dict(group.server), group.weights, group.known("optimiser")
-    both = method.averaging is method.server_optimiser
-    shares = method.averaging.weights(optimiser if both else group.known("averaging"), own, now)
-    move = method.averaging.combine(shares.to(weights.params.dtype), own)
-    params, server["optimiser"] = method.server_optimiser.step(weights.params, move, optimiser, own, now)
+    server, weights, averaging = dict(group.server), group.weights, method.averaging
+    place = "optimiser" if averaging is method.server_optimiser else "averaging"
+    shares = averaging.weights(group.known(place), own, now)
+    move = averaging.combine(shares.to(weights.params.dtype), own)
+    server[place] = averaging.remember(group.known(place), shares, own, now)
+    params, server["optimiser"] = method.server_optimiser.step(
+        weights.params, move, server.get("optimiser", {}), own, now
+    )
     weights = weights._replace(params=params)
     if own.buffers.shape[1]:  # statistics that clients keep are in no update
-        parts = method.averaging.statistics(shares, own)
+        parts = averaging.statistics(shares, own)
         weights = weights._replace(buffers=now.profile.model.combine_buffers(own.buffers, parts))
     return replace(group, weights=weights, server=server)
 
