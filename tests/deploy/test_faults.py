@@ -86,8 +86,8 @@ def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, n
         assert f"is refused: {what} (rounds 1 and 2)" in page
     assert "client-3 did not answer in time" in told
     assert "did not answer in time (round 2" in page
-    assert "does not take part: it sent 11 label counts for 10 classes" in told
-    assert "does not take part: it sent 11 label counts for 10 classes" in page
+    assert "does not take part: the wrong shape, 11 for 10: label counts" in told
+    assert "does not take part: the wrong shape, 11 for 10: label counts" in page
     assert [(rows[n, "round.lost"], rows[n, "round.rejected"]) for n in (1, 2)] == [(0, 2), (1, 2)]
     assert rows[2, "global.loss"] < math.log(10)  # that of a model that has learnt nothing of ten classes
 

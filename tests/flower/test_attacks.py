@@ -260,7 +260,7 @@ def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object
     change = {"rounds": 2, "evaluate": {"every": 1}}
     result = attacked(tmp_path, "power_of_choice", by_one(kind, with_facts(**{name: loss})), **change)
     assert result.state.round == 2
-    assert "client 2 is refused: its loss is not between 0 and 1e+06" in log_of(tmp_path)
+    assert "client 2 is refused: a number is not between 0 and 1e+06" in log_of(tmp_path)
 
 
 @pytest.mark.parametrize("method", ["power_of_choice", "fedlecc"])

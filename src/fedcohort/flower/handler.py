@@ -20,7 +20,7 @@ from fedcohort.core.records import Memory, Recall, Round
 from fedcohort.core.roles import PROBES
 from fedcohort.core.roles.optional import Asks, Polls, Rations, Summarises
 from fedcohort.core.round.merge import plan_of
-from fedcohort.core.schema import asked
+from fedcohort.core.schema import answers_of
 from fedcohort.core.task import Task
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
@@ -29,6 +29,7 @@ from fedcohort.flower.ledger import OverspentError
 from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
+from fedcohort.models.last_layer import completed
 from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
@@ -67,7 +68,7 @@ class Handler:
             messages.MEMORY: self.memory,
             messages.SCORE: self.score,
         }
-        if messages.KINDS[kind] not in asked(self.method):
+        if messages.KINDS[kind] not in answers_of(self.method):
             raise refuse(f"a question for its {messages.KINDS[kind]}: {self.method} asks for none")
         return hooks[kind](payload)
 
@@ -188,7 +189,7 @@ class Handler:
         if not trained:
             raise Refusal(messages.NOTHING)
         (answer,) = trained
-        update = {**uploads.encoded(self.method.transforms, answer.up), "buffers": answer.buffers}
+        update = uploads.record(self.method.transforms, answer.up, answer.buffers)
         if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
             raise Refusal(messages.NOT_FINITE)
         if answer.mine:
@@ -309,7 +310,7 @@ class Handler:
         if plan is None or payload.facts["merge"] != plan._asdict():
             raise refuse(f"to merge models: {self.method} does not, or not so")
         if sent := read_models(payload, "encoder"):
-            self.keep.store_encoders(sent)
+            self.keep.store_encoders([completed(self.task.model, encoder) for encoder in sent])
         encoders = self.keep.encoders()
         if encoders is None:
             raise Refusal(messages.NO_ENCODERS)

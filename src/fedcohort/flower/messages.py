@@ -7,7 +7,7 @@ refused before anything is made of it.
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -144,12 +144,7 @@ def _header(data: bytes, kind: np.dtype[Any], shape: tuple[int, ...]) -> int | N
     return file.tell() if found == (shape, False, kind) else None
 
 
-def write_models(models: Sequence[Weights], kind: str = "model") -> dict[str, Memory]:
-    """Several models in one letter."""
-    return {f"{kind}/{number}": weights._asdict() for number, weights in enumerate(models)}
-
-
 def read_models(payload: Payload, kind: str = "model") -> list[Weights]:
-    """The inverse."""
+    """The inverse of :func:`fedcohort.core.schema.model_records`."""
     count = sum(name.startswith(f"{kind}/") for name in payload.tensors)
     return [Weights(**payload.tensors[f"{kind}/{number}"]) for number in range(count)]

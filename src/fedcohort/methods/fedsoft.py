@@ -60,8 +60,6 @@ class FedSoft(Objective, Averaging, ServerOptimiser, Grouping, Asks, Tailors):
     personal: ClassVar[bool] = True
     sent_as_it_is: ClassVar[str] = "it is a whole model, not what training moved"
     shared: ClassVar[bool] = True
-    also_down: ClassVar[str] = "now and then all centres, to everybody"
-
     groups: Annotated[int, at_least(1)] = 5  # centres
     strength: Annotated[float, at_least(0)] = 0.1  # lambda, of the pull towards the centres
     floor: Annotated[float, above(0)] = 1e-4  # sigma, the least importance of a centre for a client

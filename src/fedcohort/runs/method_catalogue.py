@@ -19,6 +19,7 @@ def describe(name: str) -> dict[str, Any]:
     """Everything about one method, ready for JSON."""
     cls = METHODS.get(name)
     part = cls()
+    leaves, receives = ([], []) if part.pooled else reference(Method.of(part))
     return {
         "name": name,
         "roles": roles_of(cls),
@@ -33,7 +34,8 @@ def describe(name: str) -> dict[str, Any]:
         "needs": {use: USES[use] for use in sorted(part.uses())},
         "sends": sends(name),
         "reference_model": REFERENCE,
-        "leaves": [] if part.pooled else [one._asdict() for one in reference(Method.of(part))],
+        "leaves": [one._asdict() for one in leaves],
+        "receives": [one._asdict() for one in receives],
         "file": inspect.getsourcefile(cls),
     }
 
@@ -78,11 +80,10 @@ def sends(name: str) -> str:
         return "all training data, once"
     if part.silent:
         return "nothing"
-    down = "; ".join(filter(None, ["down the model", part.also_down]))
-    up = [
-        f"{own.bytes:,} bytes {own.when}" for own in reference(Method.of(part)) if own.message != "evaluation"
-    ]
-    return f"{down}; up {'; '.join(up)} ({REFERENCE})"
+    both = reference(Method.of(part))
+    counted = ([own for own in each if own.bytes and own.message != "evaluation"] for each in both)
+    up, down = ("; ".join(f"{own.bytes:,} bytes {own.when}" for own in each) for each in counted)
+    return f"down {down}; up {up} ({REFERENCE})"
 
 
 def catalogue() -> list[dict[str, Any]]:

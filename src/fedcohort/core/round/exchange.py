@@ -49,7 +49,7 @@ def ask(
     heard = grouping.hear(state.grouping, there, answers)
     groups = inherit(method, now.profile, state.groups, state.grouping, heard, state.clients)
     return replace(state, groups=groups, grouping=heard), Asked(
-        asked, bytes_of(fields_of("", {"answers": answers}))
+        asked, bytes_of(fields_of({"answer": {"answer": answers}}))
     )
 
 

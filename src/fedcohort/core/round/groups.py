@@ -12,7 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.roles.optional import Broadcasts
-from fedcohort.core.state import Group
+from fedcohort.core.state import Group, State
 from fedcohort.models.flat import Weights
 
 
@@ -57,6 +57,14 @@ def first_group(method: Method, model: Weights, profile: Profile) -> Group:
     """A group before its first round."""
     server = {place: part.init_server(profile) for place, part in method.at_server.items()}
     return Group(model, method.selector.init_selector(profile), server)
+
+
+def begun(method: Method, profile: Profile) -> State:
+    """All groups before the first round."""
+    grouping = method.grouping.init_grouping(profile)
+    models = method.grouping.init_models(grouping, profile)
+    first = first_group(method, models[0], profile)
+    return State(0, tuple(replace(first, weights=model) for model in models), grouping)
 
 
 def rounds(
