@@ -232,8 +232,8 @@ sends its running statistics with every update."""
 
 RECEIVING = f"""\
 With each question a client is sent at most this ({client_messages.REFERENCE}), and with all of them
-{", ".join(EVERY.values())}. Bytes are those of tensors; what to do with them is text of a few hundred bytes,
-which results do not count. Nor do they count a model twice that a client holds already: Flower's messages
+{", ".join(EVERY.values())}. Bytes are those of tensors: whatever else is said is text, which results do not
+count. Nor do they count a model twice that a client holds already: Flower's messages
 bring it with each question, but for the one that is evaluated and then trained."""
 
 NOT_LEAVING = """\

@@ -26,7 +26,7 @@ class Silent:
     """Shows nothing."""
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        return _Told(Line(method, seed, rounds))
+        return _LineUpdate(Line(method, seed, rounds))
 
     def end(self, outcome: Outcome) -> None:
         pass
@@ -49,7 +49,7 @@ class Lines(Silent):
             self.started[method, seed] = self.printed[method, seed] = self.clock()
             number = len(self.started)
             messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
-        return _Told(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
+        return _LineUpdate(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
 
     def _now_and_then(self, line: Line) -> None:
         run, now = (line.method, line.seed), self.clock()
@@ -75,7 +75,7 @@ class LiveBoard(Silent):
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         line = self.lines[method, seed] = Line(method, seed, rounds)
-        return _Told(line)
+        return _LineUpdate(line)
 
     def end(self, outcome: Outcome) -> None:
         self.lines.pop((outcome.method, outcome.seed), None)
@@ -88,7 +88,7 @@ class LiveBoard(Silent):
         return board(list(self.lines.values()), f"{self.ended} of {self.runs} runs complete, {megabytes()}")
 
 
-class _Told:
+class _LineUpdate:
     """A callback that keeps the line of its run up to date."""
 
     def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The engine whose clients are on other machines: what the round loop asks of it becomes letters."""
+"""The engine whose clients are on other machines: what the round loop asks of it becomes messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -67,8 +67,8 @@ class FlowerEngine:
         self, nodes: Nodes, method: Method, task: Task, run: Mapping[str, Any], trust: Trust
     ) -> None:
         self.nodes, self.method, self.task, self.trust = nodes, method, task, trust
-        self.run = {"merge": None, **run}  # facts that every letter holds
-        self.encoders: dict[str, Memory] = {}  # as letters hold them
+        self.run = {"merge": None, **run}  # facts that every message holds
+        self.encoders: dict[str, Memory] = {}  # as messages hold them
         self.has_encoders: set[int] = set()
         self.afresh: set[int] = set()  # clients that lost their memory: they start again
         self.empty = 0  # rounds in a row that nobody answered
@@ -103,7 +103,7 @@ class FlowerEngine:
         written = {order.client: self._order(order, number) for order in orders}
         early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
         self._early = {}
-        payloads = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
+        payloads = {c: self._message(c, *order) for c, order in written.items() if c not in early}
         read = self._read_answer
         told = self._ask(messages.TRAIN, payloads, read, number)
         told |= self._heard({c: reply for c, reply in early.items() if not isinstance(reply, Silence)}, read)
@@ -124,7 +124,7 @@ class FlowerEngine:
         return answers
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
-        payloads = {answer.client: self._letter(answer.client, {"number": number}) for answer in answers}
+        payloads = {answer.client: self._message(answer.client, {"number": number}) for answer in answers}
         known = {answer.client: answer for answer in answers}
 
         def read(client: int, payload: Payload) -> Answer:
@@ -232,7 +232,7 @@ class FlowerEngine:
                 facts = {"version": own, "poll": poll, "order": order.facts or None}
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {**whole, **order.tensors}
-                payloads[client] = self._letter(client, facts, sent)
+                payloads[client] = self._message(client, facts, sent)
         federation = self.task.federation
 
         def score(client: int, payload: Payload) -> Score:
@@ -286,9 +286,9 @@ class FlowerEngine:
         models, clients, kept = trial
         bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]
         written, facts = model_records(bare), facts or {}
-        return {c: self._letter(c, {**facts, **self._whose(c, kept)}, written) for c in clients.tolist()}
+        return {c: self._message(c, {**facts, **self._whose(c, kept)}, written) for c in clients.tolist()}
 
-    def _letter(
+    def _message(
         self, client: int, facts: Mapping[str, Any], tensors: Mapping[str, Memory] | None = None
     ) -> Payload:
         sent = dict(tensors or {})
@@ -328,7 +328,7 @@ class FlowerEngine:
 
     def _fetch(self, versions: dict[int, int]) -> dict[int, Memory]:
         """Clients' memories; of one that does not answer, that of a client that never trained."""
-        payloads = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
+        payloads = {c: self._message(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
         fields = memory_fields(blank)
         told = self._ask(messages.MEMORY, payloads, lambda _, payload: read_record(payload, "memory", fields))

@@ -133,7 +133,7 @@ def _received(message: str, fields: Fields) -> str:
     """Models by their number, what a method sends beside one by its name, and what is said of it."""
     models = {field.record for field in fields if field.name == "params"}
     words = ["the model" if len(models) == 1 else f"{len(models)} models"] if models else []
-    words += ["without their last layer"] if message == "merge" else []
+    words += ["without the last layer"] if message == "merge" else []
     words += [_named(field) for field in fields if field.name not in Weights._fields]
     return ", ".join([*words, *schema.INSTRUCTIONS.get(message, {}).values()]) or "nothing but the question"
 

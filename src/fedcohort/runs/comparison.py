@@ -33,7 +33,7 @@ from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
     ROSTER,
-    Asked,
+    RunSettings,
     read_environment,
     read_result,
     runs_of,
@@ -129,7 +129,7 @@ def _refuse_changes(plan: Plan) -> None:
     for directory in runs_of(plan.home):
         if directory.name in {job.directory.name for job in plan.jobs}:
             continue
-        theirs = Asked.read(directory)
+        theirs = RunSettings.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
         tables = [plan.experiment.table(job.method, job.seed) for job in same]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"

@@ -27,7 +27,7 @@ from fedcohort.runs.run import Callback
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import in_words
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Job, Watcher
@@ -184,7 +184,7 @@ def main() -> None:
 
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
-    told = told_by(lambda text: _send(connection, "warned", text))
+    told = warnings_to(lambda text: _send(connection, "warned", text))
     with suppress(EOFError, OSError), told:  # the parent is no more
         while (order := _receive(connection)) != (STOP,):
             try:

@@ -92,11 +92,11 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     polled = torch.cat([choice.polled for choice in choices])
     rehearsed = frozenset[int]().union(*(choice.rehearsed for choice in choices))
     had = Had(rehearsed - frozenset(polled.tolist()), rehearsed)
-    asked = torch.cat([each.ids for each in prepared.asked])
+    surveyed = torch.cat([each.ids for each in prepared.surveyed])
     quotas = [quota for choice in choices for quota in choice.quotas.values()]
-    up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had, quotas)
+    up, down = round_bytes(method, state, everyone, polled, surveyed, answers, crossed, had, quotas)
     if not method.silent:
-        up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.asked)
+        up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.surveyed)
         down += sum(choice.down for choice in choices)
     up, down = state.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)

@@ -60,7 +60,7 @@ def round_bytes(
     state: State,
     now: Round,
     polled: Ids,
-    asked: Ids,
+    surveyed: Ids,
     answers: Sequence[Answer],
     crossed: Sequence[int],
     had: Had,
@@ -68,7 +68,7 @@ def round_bytes(
 ) -> tuple[int, int]:
     """Up and down in this round, from the tensors that were sent, beyond what clients ``had``.
 
-    Those ``asked`` hold every group's model, those ``polled`` their own; nobody is sent a model twice.
+    Those ``surveyed`` hold every group's model, those ``polled`` their own; nobody is sent a model twice.
     """
     if method.silent:
         return 0, 0
@@ -76,7 +76,7 @@ def round_bytes(
     model = bytes_of(fields_of(model_records([weights])))
     selected = set(now.selected.tolist())
     own = (selected | set(polled.tolist())) - had.model
-    models = dict.fromkeys(own, 1) | dict.fromkeys(asked.tolist(), len(state.groups))
+    models = dict.fromkeys(own, 1) | dict.fromkeys(surveyed.tolist(), len(state.groups))
     extra = _order_bytes(broadcast(method, state.groups[0]))
     extras = sum(models.get(client, 1) - (client in had.extras) for client in selected)
     down = model * sum(models.values()) + extra * extras

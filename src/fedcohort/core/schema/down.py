@@ -13,11 +13,11 @@ from fedcohort.models.flat import Weights
 # What a message says in words and numbers: a few hundred bytes of text, which are not counted.
 EVERY = {  # whatever it asks for
     "run": "the experiment's settings",
-    "token": "by what the client knows the run",
+    "token": "the run's token",
     "client": "its number in the run",
     "classes": "everybody's classes",
-    "scale": "by what columns are scaled",
-    "merge": "how models were merged",
+    "scale": "the scale of columns",
+    "merge": "how models were merged, if they were",
 }
 ROUND = {"number": "the number of the round"}
 VERSION = {"version": "which version of its memory counts"}
