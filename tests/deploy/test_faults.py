@@ -81,7 +81,7 @@ def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, n
         run = there.start_run(round_timeout=100)
         assert there.wait_for_run(run, 500) == "finished:completed"
     told, rows, page = there.told(), read_rows(there.results()), there.report()
-    for client, what in ((1, "its update is not a number"), (2, "its update has the wrong shape")):
+    for client, what in ((1, "not a number: delta of its update"), (2, "the wrong shape")):
         assert told.count(f"client-{client} is refused: {what}\n") == 2, told[-5000:]
         assert f"is refused: {what} (rounds 1 and 2)" in page
     assert "client-3 did not answer in time" in told
