@@ -44,8 +44,9 @@ def tune(
 ) -> None:
     """Find the learning rates and settings with which each method does best, on data held out for that.
 
-    Every method gets as many trials; the best third of them goes on, twice. No test row is looked at. Writes
-    an experiment file with the best values, for 'fedcohort run', and a page that shows what was tried.
+    Every method gets as many trials; the best third of them goes on after a third of the rounds. No test row
+    is looked at. Writes an experiment file with the best values, for 'fedcohort run', and a page that shows
+    what was tried.
 
     [bold]Example[/bold]: fedcohort tune experiment.toml --budget 27 --per-method
     """

@@ -1,9 +1,9 @@
 """The settings with which each method does best, looked for in the same way and with the same budget for all.
 
 A trial is a run with other values, evaluated on rows that are held out of the clients' training data: nobody
-sees a test row. All trials train for a ninth of the rounds, the best third of each method goes on to a third
-of them, and the best third of those to the end. Trials are kept like any runs, so tuning that was stopped
-goes on where it was, and comes to the same values.
+sees a test row. All trials train for a third of the rounds, and the best third of each method goes on to the
+end. Where labels differ, accuracy jumps from round to round, so a trial is judged by the mean of several.
+Trials are kept like any runs: tuning that was stopped goes on where it was, and comes to the same values.
 """
 
 import math
@@ -23,6 +23,7 @@ from fedcohort.runs.sweep import Point, with_settings
 
 HELD_OUT = 0.2  # of the training rows, on which settings are judged
 THIRD = 3  # of as many trials, one goes on
+LOOKS = 12  # evaluations of a trial that goes to the end
 AT_A_TIME = 9  # trials of a method, where time is what ends the search
 
 
@@ -56,11 +57,16 @@ class Tuning:
     seconds: float = math.inf
 
     @property
+    def every(self) -> int:
+        """Rounds between two evaluations."""
+        return max(1, self.experiment.rounds // LOOKS)
+
+    @property
     def rungs(self) -> list[int]:
-        """After how many rounds trials are compared; all but the last are multiples of the first."""
-        rounds = self.experiment.rounds
-        first = max(1, rounds // THIRD**2)
-        return [count for count in (first, first * THIRD) if count < rounds] + [rounds]
+        """After how many rounds trials are compared; all but the last are evaluated anyway."""
+        rounds, every = self.experiment.rounds, self.every
+        first = max(every, rounds // THIRD // every * every)
+        return sorted({min(first, rounds), rounds})
 
     def run(self, watcher: Watcher) -> list[Trial]:
         """All trials, as far as they got."""
@@ -150,14 +156,16 @@ class Tuning:
             methods=(tried,),
             local=replace(alone.local, lr=lr),
             split=replace(alone.split, tuning=HELD_OUT),
-            evaluation=replace(alone.evaluation, every=self.rungs[0], adapted=False),
+            evaluation=replace(alone.evaluation, every=self.every, adapted=False),
             trackers=(),
         )
         return Job(asked, tried, seed, self.home / run_name(asked.table(tried, seed)), f"{LR}={lr:g}")
 
 
 def _accuracy(directory: Path, rounds: int) -> float:
-    """Of a run after so many rounds, on what was held out; the least possible where it is none."""
+    """Of a run on what was held out, over the second half of so many rounds; less than any where it is no
+    number."""
     rows = read_table(directory / TABLE)
-    found = next((row.value for row in rows if row.key == ACCURACY and row.round == rounds), math.nan)
-    return -1.0 if math.isnan(found) else found
+    late = [row.value for row in rows if row.key == ACCURACY and rounds / 2 < row.round <= rounds]
+    mean = sum(late) / len(late)
+    return -1.0 if math.isnan(mean) else mean

@@ -89,7 +89,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 def settings_of(cls: type) -> list[Setting]:
     """What ``cls`` can be given, in the order of its fields."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints, searched = get_type_hints(cls, include_extras=True), tried_in(cls)
     out = []
     for field in dataclasses.fields(cls):
         if not field.init:
@@ -100,6 +100,8 @@ def settings_of(cls: type) -> list[Setting]:
             default = field.default_factory()
         required = default is dataclasses.MISSING
         text = " and ".join(limit.text for limit in limits)
+        if (where := searched.get(field.name)) is not None:
+            text = "; ".join(filter(None, (text, f"tuned from {where.low:g} to {where.high:g}")))
         out.append(Setting(field.name, _describe(hint), None if required else default, text, required))
     return out
 
