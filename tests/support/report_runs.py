@@ -15,7 +15,7 @@ from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import environment, run_name
-from fedcohort.runs.stored import ROSTER, Asked, RunDir
+from fedcohort.runs.stored import ROSTER, RunDir, RunSettings
 
 TINY: dict[str, Any] = {
     "rounds": 4,
@@ -40,7 +40,7 @@ def a_home(method: str, **changes: Any) -> RunDir:
     asked, (seed, *_), task = experiment.methods[0], experiment.seeds, experiment.task(experiment.seeds[0])
     table = json.loads(json.dumps(experiment.table(asked, seed)))
     about = About.of(asked, task, task.profile(asked))
-    return RunDir(Path("nowhere"), Asked(table, Path("nowhere")), about)
+    return RunDir(Path("nowhere"), RunSettings(table, Path("nowhere")), about)
 
 
 def write_run(out: Path, experiment: Experiment, rows: Iterable[Row]) -> Path:

@@ -16,7 +16,7 @@ from fedcohort.cli.methods import methods, new_method
 from fedcohort.cli.run import demo, run
 from fedcohort.cli.tune import tune
 from fedcohort.util.errors import UserError
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 ASKED_NOTHING = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 that was no error
 
@@ -54,7 +54,7 @@ def shared(
 def main(argv: list[str] | None = None) -> None:
     """The console script: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        with told_by(_warn):
+        with warnings_to(_warn):
             raise SystemExit(app(args=argv, standalone_mode=False))
     except ASKED_NOTHING as help_:
         print(help_.format_message())

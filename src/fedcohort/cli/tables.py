@@ -100,7 +100,7 @@ def method_page(entry: dict[str, Any]) -> Group:
             takes = f"{parameter['type']} {parameter['range']}".strip()
             table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
         lines += ["", table]
-    lines += _leaving(entry)
+    lines += _messages(entry)
     return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
 
 
@@ -111,18 +111,18 @@ def combination_page(entry: dict[str, Any]) -> Group:
         settings = ", ".join(f"{name}={value}" for name, value in part["settings"].items())
         roles = ",\n".join(part["roles"]).replace("_", " ")
         table.add_row(roles, Text.assemble((part["name"], "bold"), f"\n{settings}"), Text(part["title"]))
-    return Group(Text(entry["name"], style="bold"), table, *_leaving(entry))
+    return Group(Text(entry["name"], style="bold"), table, *_messages(entry))
 
 
-def _leaving(entry: dict[str, Any]) -> list[Any]:
-    """What clients tell, and what must be known."""
+def _messages(entry: dict[str, Any]) -> list[Any]:
+    """What clients are sent and tell, and what must be known."""
     lines: list[Any] = []
-    if entry["leaves"]:
-        table = Table("message", "when, and whose", "what leaves", box=box.SIMPLE_HEAD, pad_edge=False)
+    for key, words in (("receives", "a client of a deployment receives"), ("leaves", "leaves it")):
+        table = Table("message", "when, and whose", "what", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("bytes", justify="right")
-        for leaf in entry["leaves"]:
-            table.add_row(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
-        lines = ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
+        for each in entry[key]:
+            table.add_row(each["message"], each["when"], each["what"], f"{each['bytes']:,}")
+        lines += ["", f"What {words}, in bytes ({entry['reference_model']})", table] if entry[key] else []
     return [*lines, Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}")]
 
 

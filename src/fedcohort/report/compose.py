@@ -76,12 +76,12 @@ def _skew_tab(evidence: Evidence) -> list[Tab]:
 
 
 def _name(evidence: Evidence) -> str:
-    return ", ".join(dict.fromkeys(run.asked.name for run in evidence.runs))
+    return ", ".join(dict.fromkeys(run.settings.name for run in evidence.runs))
 
 
 def _subtitle(evidence: Evidence) -> str:
     methods, seeds = len(evidence.titles), len(evidence.seeds)
-    asked = [run.asked for run in evidence.runs]
+    asked = [run.settings for run in evidence.runs]
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",

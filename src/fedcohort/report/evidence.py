@@ -17,7 +17,7 @@ from fedcohort.core.roles import Grouping
 from fedcohort.runs.about import About
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome
-from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, in_order, runs_of, settings_file
+from fedcohort.runs.stored import AGAIN, TABLE, RunDir, RunSettings, in_order, runs_of, settings_file
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
@@ -60,8 +60,8 @@ class Run:
         return self.home.directory
 
     @property
-    def asked(self) -> Asked:
-        return self.home.asked
+    def settings(self) -> RunSettings:
+        return self.home.settings
 
     @property
     def about(self) -> About:
@@ -177,8 +177,8 @@ def _read(home: RunDir) -> Run | None:
             values.append(row.value)
     return Run(
         home,
-        home.asked.title,
-        home.asked.seed,
+        home.settings.title,
+        home.settings.seed,
         complete,
         home.environment(),
         final_metrics(rows),
@@ -237,7 +237,7 @@ def _distinct(runs: list[Run]) -> tuple[Run, ...]:
 
 def _settings(run: Run) -> dict[str, Any]:
     """All that a run was asked but its seed."""
-    return {key: value for key, value in run.asked.table.items() if key not in ("name", "seeds")}
+    return {key: value for key, value in run.settings.table.items() if key not in ("name", "seeds")}
 
 
 def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:

@@ -31,7 +31,7 @@ def provenance_card(evidence: Evidence) -> Card:
                 run.title,
                 f"{run.seed}",
                 f"{run.rounds}",
-                "complete" if run.complete else f"at {run.rounds} of {run.asked.rounds} rounds",
+                "complete" if run.complete else f"at {run.rounds} of {run.settings.rounds} rounds",
                 f"{run.facts['seconds']:,.1f}" if run.facts["seconds"] else "–",
                 run.facts["started"][:19].replace("T", " "),
                 run.facts["fingerprint"][:12],

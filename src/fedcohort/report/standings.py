@@ -152,7 +152,7 @@ def _words(evidence: Evidence) -> list[str]:
     words += dict.fromkeys(
         f"{run.title}: {caution}."
         for run in evidence.runs
-        if run.grouping is not None and (caution := too_short(run.grouping, run.asked.rounds))
+        if run.grouping is not None and (caution := too_short(run.grouping, run.settings.rounds))
     )
     if caution := uneven(standings_of(evidence), evidence.references):
         words.append(f"{caution}.")

@@ -35,7 +35,7 @@ from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
     ROSTER,
-    Asked,
+    RunSettings,
     read_environment,
     read_result,
     runs_of,
@@ -170,7 +170,7 @@ def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
     for directory in runs_of(plan.home):
         if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
-        theirs = Asked.read(directory)
+        theirs = RunSettings.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
         change = difference(same[0].table, theirs.table) if same else gone

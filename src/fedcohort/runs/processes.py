@@ -29,7 +29,7 @@ from fedcohort.runs.run import Callback
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import in_words
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Watcher
@@ -219,7 +219,7 @@ def main() -> None:
 
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
-    told = told_by(lambda text: _send(connection, "warned", text))
+    told = warnings_to(lambda text: _send(connection, "warned", text))
     teller = _Teller(connection)
     with suppress(EOFError, OSError), told:  # the parent is no more
         while not teller.ended:

@@ -15,7 +15,7 @@ from fedcohort.runs.stored import (
     CONFIG,
     RESULT,
     TABLE,
-    Asked,
+    RunSettings,
     parse_rows,
     planned,
     runs_of,
@@ -61,7 +61,7 @@ class Follower:
     """Follows one run: each :meth:`look` reads only what was written since the one before."""
 
     def __init__(self, directory: Path) -> None:
-        asked = Asked.read(directory)
+        asked = RunSettings.read(directory)
         self.method, self.seed, self.rounds = asked.title, asked.seed, asked.rounds
         self.directory = directory
         self._forget()
