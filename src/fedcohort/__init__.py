@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fedcohort.presets import preset
     from fedcohort.report import write_diagnosis, write_report
     from fedcohort.runs.experiment import Experiment
+    from fedcohort.runs.results import results
     from fedcohort.runs.run import Evaluation, Result, run
     from fedcohort.util.errors import UserError
 
@@ -65,6 +66,7 @@ _HOMES = {
     "fedcohort.data.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
     "fedcohort.report": ["write_diagnosis", "write_report"],
+    "fedcohort.runs.results": ["results"],
     "fedcohort.runs.run": ["Evaluation", "Result", "run"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -73,7 +75,7 @@ __all__ = [
     "Aggregator", "Averaging", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation",
     "Grouping", "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "ServerOptimiser",
     "SplitPlan", "Task", "Transform", "UserError", "diagnose", "federate", "load", "partitioner", "preset",
-    "read_counts", "register", "run", "write_diagnosis", "write_report",
+    "read_counts", "register", "results", "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

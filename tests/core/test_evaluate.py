@@ -314,7 +314,7 @@ def test_clients_accuracies_are_kept_as_often_as_asked_and_change_nothing_else()
     assert mean == pytest.approx(np.nanmean([row.value for row in of_clients if row.round == 4]))
     before = list(map(repr, plain.rows))
     assert [text for row in often.rows if (text := repr(row)) in before] == before
-    with pytest.raises(UserError, match="multiple of evaluate.every"):
+    with pytest.raises(UserError, match=r"multiple of evaluate\.every"):
         Evaluation(every=2, clients_every=3)
 
 

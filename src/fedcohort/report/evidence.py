@@ -2,10 +2,9 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from fedcohort.core.roles import Grouping
 from fedcohort.runs.about import About
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome
-from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, in_order, runs_of, settings_file
+from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, runs_in
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
@@ -129,13 +128,12 @@ class Evidence:
 def gather(directories: Sequence[Path]) -> Evidence:
     """Every run in these directories, each of one run or of a comparison, that has ended a round. One that is
     damaged is left out, and named."""
-    found: dict[Path, Run] = {}
     left_out: list[str] = []
-    for home in chain.from_iterable(_homes(directory, left_out) for directory in directories):
-        where = home.directory.resolve()
+    found: list[Run] = []
+    for home in runs_in(directories, left_out):
         try:
-            if where not in found and (run := _read(home)) is not None:
-                found[where] = run
+            if (run := _read(home)) is not None:
+                found.append(run)
         except UserError as error:
             left_out.append(str(error))
     if not found:
@@ -144,20 +142,8 @@ def gather(directories: Sequence[Path]) -> Evidence:
         raise UserError(left_out[0] if left_out else nothing)
     for why in dict.fromkeys(left_out):
         warnings.warn(f"a run is left out: {why}", RuntimeWarning, stacklevel=2)
-    runs = _distinct(list(found.values()))
+    runs = _distinct(found)
     return Evidence(runs, _labels(runs), tuple(dict.fromkeys(left_out)))
-
-
-def _homes(directory: Path, left_out: list[str]) -> Iterator[RunDir]:
-    """The runs of a directory in the order in which they were asked for."""
-    settings_file(directory)
-    homes = []
-    for path in runs_of(directory):
-        try:
-            homes.append(RunDir.read(path))
-        except UserError as error:
-            left_out.append(str(error))
-    yield from in_order(directory, homes)
 
 
 def _read(home: RunDir) -> Run | None:

@@ -31,7 +31,9 @@ class Evaluation:
     """What is measured, and when. The last round always is."""
 
     every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
-    clients_every: Annotated[int, at_least(1)] | None = None  # rounds between those of every client's accuracy
+    clients_every: Annotated[int, at_least(1)] | None = (
+        None  # rounds between those of every client's accuracy
+    )
     adapted: bool = False  # also measure after one more local budget, at the end
     target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
     last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds

@@ -291,6 +291,23 @@ def in_order(home: Path, runs: Iterable[RunDir]) -> list[RunDir]:
     return sorted(runs, key=lambda run: place.get((run.asked.title, run.asked.seed), len(place)))
 
 
+def runs_in(directories: Iterable[Path], left_out: list[str]) -> list[RunDir]:
+    """Every run of these directories, each of one run or of a comparison, once and in the order asked for;
+    why some cannot be read goes to ``left_out``."""
+    found: dict[Path, RunDir] = {}
+    for directory in directories:
+        settings_file(directory)
+        homes = []
+        for path in runs_of(directory):
+            try:
+                homes.append(RunDir.read(path))
+            except UserError as error:
+                left_out.append(str(error))
+        for home in in_order(directory, homes):
+            found.setdefault(home.directory.resolve(), home)
+    return list(found.values())
+
+
 def _started(run: Path) -> str:
     try:
         return str(read_json(run / ENVIRONMENT)["started"])

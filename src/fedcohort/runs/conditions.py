@@ -1,0 +1,191 @@
+"""Under which conditions runs were made: the settings, besides method and seed, in which they differ.
+
+They are found by reading: each run directory says all that was asked, and nothing that it names is executed.
+What names or measures a run is no condition. What may be a method's own, its parameters and how its clients
+train, is one only where runs of the same method differ in it: each method may have been tuned and have its own
+learning rate. A method without a parameter competes under each of its values.
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcohort.core.method import METHODS
+from fedcohort.runs.stored import ASKED, CONFIG, Asked
+from fedcohort.util.errors import UserError
+from fedcohort.util.expression import FIRST, parse
+from fedcohort.util.files import damaged, read_toml
+from fedcohort.util.names import safe_name
+from fedcohort.util.settings import WHOLE, settings_of
+from fedcohort.util.user_code import comes_with_fedcohort
+
+Value = bool | int | float | str | None  # None: not said, as the defaults of data sources and models
+Settings = dict[str, Value]
+MOST, DEEPEST = 1000, 8  # settings of a run, and tables in tables
+NEVER = ("name", "seeds", "imports", "evaluate.", "data.root")
+METHOD = "method."
+OWN = (METHOD, "local.")  # what may belong to a method
+
+
+class Placed(NamedTuple):
+    """A run among others: what its method is called there, and its conditions."""
+
+    method: str
+    settings: Settings
+
+
+def settings(asked: Asked, path: Path = Path(CONFIG)) -> Settings:
+    """All that a run was asked, as ``partition.alpha``, ``local.lr`` or ``method.fedprox.mu``."""
+    told = {key: value for key, value in _flat(asked.table, path) if key != "method"}
+    for part, values in _parts(asked.method).items():
+        told |= {f"{METHOD}{part}.{key}": _plain(value) for key, value in values.items()}
+    if len(told) > MOST:
+        raise damaged(path, f"it has more than {MOST:,} settings")
+    return told
+
+
+def swept(home: Path) -> list[str]:
+    """The settings that the experiment file of a comparison asks to vary."""
+    path = home / ASKED
+    sweep = read_toml(path).get("sweep") if path.exists() else None
+    return [key for key, _ in _flat(sweep, path)] if isinstance(sweep, dict) else []
+
+
+def place(runs: Sequence[Asked], wanted: Collection[str] = ()) -> list[Placed]:
+    """Every run with its conditions; ``wanted`` ones are conditions even if they might be a method's own."""
+    flat = [settings(asked) for asked in runs]
+    titles = [_without(asked, wanted) for asked in runs]
+    keys = [key for key in dict.fromkeys(key for told in flat for key in told) if not key.startswith(NEVER)]
+    common = [key for key in keys if not key.startswith(OWN) and _differ(told.get(key) for told in flat)]
+    alike: dict[tuple[str, ...], list[Settings]] = {}
+    for title, told in zip(titles, flat, strict=True):
+        alike.setdefault((title, *(_same(told.get(key)) for key in common)), []).append(told)
+
+    def own(key: str) -> bool:
+        if key in wanted:
+            return _differ(told[key] for told in flat if key in told)
+        return any(_differ(told.get(key) for told in group) for group in alike.values())
+
+    chosen = [key for key in keys if key in common or (key.startswith(OWN) and own(key))]
+    return [
+        Placed(title, {key: told.get(key) for key in chosen if _applies(key, asked)})
+        for title, told, asked in zip(titles, flat, runs, strict=True)
+    ]
+
+
+def keys_of(each: Iterable[Settings]) -> list[str]:
+    return list(dict.fromkeys(key for told in each for key in told))
+
+
+def combinations(each: Sequence[Settings]) -> list[Settings]:
+    """The conditions under which methods are ranked; without any, one that is empty.
+
+    Parameters of different parts go with each other in every way, all else as it was met.
+    """
+    parts: dict[str, list[str]] = {}
+    for key in keys_of(each):
+        parts.setdefault(key.rpartition(".")[0] if key.startswith(METHOD) else "", []).append(key)
+    common = parts.pop("", [])
+    found = []
+    for met in distinct({key: told[key] for key in common} for told in each):
+        under, several = [told for told in each if joins(met, told)], [met]
+        for keys in parts.values():
+            values = distinct({key: told[key] for key in keys} for told in under if told.keys() >= {*keys})
+            several = [{**one, **other} for one, other in product(several, values or [{}])]
+        found += several
+    return sorted(found, key=lambda one: [order(value) for value in one.values()])
+
+
+def joins(told: Settings, combination: Settings) -> bool:
+    """Whether a run takes part where these are the conditions."""
+    return all(key in combination and _same(combination[key]) == _same(value) for key, value in told.items())
+
+
+def distinct(each: Iterable[Settings]) -> list[Settings]:
+    return list({tuple(map(_same, told.values())): told for told in each}.values())
+
+
+def text(value: Value) -> str:
+    """As tables and headings show it; 1, a client, and 1.0, everybody, are two."""
+    if value is None:
+        return "default"
+    return safe_name(value) if isinstance(value, str) else json.dumps(value)
+
+
+def in_words(told: Mapping[str, Value]) -> str:
+    """``partition.alpha = 0.1, local.lr = 0.01``; what is not said is left out if anything is."""
+    said = {key: value for key, value in told.items() if value is not None} or told
+    return ", ".join(f"{safe_name(key)} = {text(value)}" for key, value in said.items())
+
+
+def order(value: Value) -> tuple[bool, float, str]:
+    """Numbers by size, then words."""
+    number = float(value) if isinstance(value, int | float) else math.inf
+    return number == math.inf, number, text(value)
+
+
+def _flat(table: Mapping[str, Any], path: Path, above: str = "") -> Iterator[tuple[str, Value]]:
+    if above.count(".") > DEEPEST:
+        raise damaged(path, f"{above[:40]}... is too deep a table")
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, path, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", _plain(value)
+
+
+def _plain(value: Any) -> Value:
+    """Numbers and words as they are; lists, dates and numbers beyond all measure as texts."""
+    if isinstance(value, str | bool) or value is None:
+        return value
+    if isinstance(value, int | float) and abs(value) <= WHOLE:
+        return value
+    try:
+        return json.dumps(value, default=str)
+    except (ValueError, RecursionError):  # lists in lists without end
+        return "..."
+
+
+@lru_cache(maxsize=1024)
+def _parts(method: str) -> dict[str, dict[str, Any]]:
+    """The parts that a method's text names, with their parameters; of those that come with fedcohort, all."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for name, given in parse(method):
+            known = settings_of(METHODS.get(name)) if comes_with_fedcohort(METHODS, name) else []
+            first = known[0].name if known else "value"
+            values = {setting.name: setting.default for setting in known}
+            values |= {first if key == FIRST else key: value for key, value in given.items()}
+            found[f"{name}[{len(found) + 1}]" if name in found else name] = values
+    except UserError:  # no text of ours
+        return {}
+    return found
+
+
+def _without(asked: Asked, wanted: Collection[str]) -> str:
+    """What a method is called when some of its parameters are conditions."""
+    if asked.title != asked.method or not any(
+        _applies(key, asked) for key in wanted if key.startswith(METHOD)
+    ):
+        return asked.title
+    words = []
+    for name, given in parse(asked.method):
+        own = [f"{key}={value!r}" for key, value in given.items() if f"{METHOD}{name}.{key}" not in wanted]
+        words.append(f"{name}({', '.join(own)})" if own else name)
+    return "+".join(words)
+
+
+def _applies(key: str, asked: Asked) -> bool:
+    return not key.startswith(METHOD) or key.removeprefix(METHOD).rpartition(".")[0] in _parts(asked.method)
+
+
+def _differ(values: Iterable[Value]) -> bool:
+    return len(set(map(_same, values))) > 1
+
+
+def _same(value: Value) -> str:
+    return json.dumps(value)
