@@ -47,7 +47,7 @@ def as_text(table: Tabulated) -> str:
 
 
 def as_csv(table: Tabulated) -> str:
-    """A line for each cell, with numbers as they are; ``p`` is adjusted, and empty where there was no test."""
+    """A line for each cell, with numbers as they are; ``p`` is adjusted, and empty without a test."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     keys = [*table.rows, *table.columns]

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from fedcohort.core.evaluate import Row
 from fedcohort.core.roles import Grouping
+from fedcohort.report.style import look
 from fedcohort.runs.about import About
+from fedcohort.runs.conditions import Settings, combinations, joins
+from fedcohort.runs.results import placed_in
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, runs_in
@@ -53,6 +56,7 @@ class Run:
     visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
     rounds: int  # completed
     by_group: dict[tuple[str, int], Curve] = field(default_factory=dict)  # what its grouping tells
+    settings: Settings = field(default_factory=dict)  # the conditions, where runs of its comparison differ
 
     @property
     def directory(self) -> Path:
@@ -84,7 +88,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.title, self.seed, self.directory, self.metrics)
+        return Outcome(self.title, self.seed, self.directory, self.metrics, self.settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +98,37 @@ class Evidence:
     runs: tuple[Run, ...]
     labels: dict[str, Labels | str]  # by fingerprint: the counts, or why there are none
     left_out: tuple[str, ...] = ()  # which runs cannot be read, and why
+    whole: "Evidence | None" = None  # of which these are the runs under one condition
 
     @property
     def titles(self) -> list[str]:
         return list(dict.fromkeys(run.title for run in self.runs))
+
+    @property
+    def settings(self) -> Settings:
+        """The condition of a part."""
+        return self.runs[0].settings if self.whole is not None else {}
+
+    @cached_property
+    def parts(self) -> "list[Evidence]":
+        """The runs under each condition; where there is one, all."""
+        conditions = combinations([run.settings for run in self.runs])
+        if len(conditions) == 1:
+            return [self]
+        found = []
+        for told in conditions:
+            runs = (replace(run, settings=told) for run in self.runs if joins(run.settings, told))
+            found.append(replace(self, runs=tuple(runs), whole=self))
+        return found
+
+    @property
+    def shown(self) -> int:
+        """How many runs the page has to show."""
+        return sum(len(part.runs) for part in self.whole.parts) if self.whole else len(self.runs)
+
+    def look(self, title: str) -> dict[str, Any]:
+        """The line of a method, the same under every condition."""
+        return look((self.whole or self).titles.index(title), title in self.references)
 
     @property
     def references(self) -> frozenset[str]:
@@ -205,8 +236,16 @@ def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, 
 
 
 def _distinct(runs: list[Run]) -> tuple[Run, ...]:
-    """Runs of one method get titles that tell their directories apart if they are no seeds of one thing: the
-    seed is the same, or any other setting is not."""
+    """Runs of one comparison differ by its conditions. Of several, runs of one method get titles that tell
+    their directories apart if they are no seeds of one thing: the seed is the same, or any other setting is
+    not."""
+    homes = {run.directory.parent for run in runs}
+    if len(homes) == 1:
+        placed = placed_in([run.home for run in runs])
+        return tuple(
+            replace(run, title=own.method, settings=own.settings)
+            for run, own in zip(runs, placed, strict=True)
+        )
     shared = Counter((run.title, run.seed) for run in runs)
     ambiguous = {title for (title, _), count in shared.items() if count > 1}
     asked: dict[str, dict[str, Any]] = {}

@@ -7,6 +7,7 @@ import numpy as np
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
+from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
 from fedcohort.runs.standings import SCOPES, Standing, cell, columns, rank, rounds_cells, uneven
 from fedcohort.stats.paired import LEVEL, SEEDS, Paired, holm, paired
@@ -89,9 +90,10 @@ def leaderboard_card(evidence: Evidence) -> Card:
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
+    where = f"Runs with {in_words(evidence.settings)} only. " if evidence.settings else ""
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
     table = Table(heads, rows, frozenset(strong))
-    return Card("Leaderboard", spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
+    return Card("Leaderboard", where + spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
 
 
 def rounds_card(evidence: Evidence) -> Card | None:

@@ -2,7 +2,7 @@
 
 They are found by reading: each run directory says all that was asked, and nothing that it names is executed.
 What names or measures a run is no condition. What may be a method's own, its parameters and how its clients
-train, is one only where runs of the same method differ in it: each method may have been tuned and have its own
+train, is one only where runs of the same method differ in it: each may have been tuned and have its own
 learning rate. A method without a parameter competes under each of its values.
 """
 
