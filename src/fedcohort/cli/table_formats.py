@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.runs.conditions import Settings, in_words, text
+from fedcohort.runs.conditions import in_words, text
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.standings import nature
 from fedcohort.runs.tabulate import Cell, Tabulated
 from fedcohort.stats.paired import LEVEL, SEEDS

@@ -11,7 +11,8 @@ from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Filter
 from fedcohort.report.standings import MAIN, standings_of
 from fedcohort.report.style import figure, plain, plain_each
-from fedcohort.runs.conditions import Settings, Value, in_words, keys_of, order, text
+from fedcohort.runs.conditions import in_words, keys_of, order, text
+from fedcohort.runs.flat import Settings, Value
 
 PANELS = 12  # most conditions in small charts
 WRITTEN = 12  # most columns of a heat-map whose numbers are written

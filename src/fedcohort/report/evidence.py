@@ -15,7 +15,8 @@ from fedcohort.core.evaluate import Row
 from fedcohort.core.roles import Grouping
 from fedcohort.report.style import look
 from fedcohort.runs.about import About
-from fedcohort.runs.conditions import Settings, combinations, joins
+from fedcohort.runs.conditions import combinations, joins
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.results import placed_in
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome

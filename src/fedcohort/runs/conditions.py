@@ -8,24 +8,22 @@ learning rate. A method without a parameter competes under each of its values.
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcohort.core.method import METHODS
-from fedcohort.runs.stored import ASKED, CONFIG, Asked
+from fedcohort.runs.flat import Settings, Value, flat, plain
+from fedcohort.runs.stored import ASKED, Asked
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import FIRST, parse
-from fedcohort.util.files import damaged, read_toml
+from fedcohort.util.files import read_toml
 from fedcohort.util.names import safe_name
-from fedcohort.util.settings import WHOLE, settings_of
+from fedcohort.util.settings import settings_of
 from fedcohort.util.user_code import comes_with_fedcohort
 
-Value = bool | int | float | str | None  # None: not said, as the defaults of data sources and models
-Settings = dict[str, Value]
-MOST, DEEPEST = 1000, 8  # settings of a run, and tables in tables
 NEVER = ("name", "seeds", "imports", "evaluate.", "data.root")
 METHOD = "method."
 OWN = (METHOD, "local.")  # what may belong to a method
@@ -38,13 +36,11 @@ class Placed(NamedTuple):
     settings: Settings
 
 
-def settings(asked: Asked, path: Path = Path(CONFIG)) -> Settings:
+def settings(asked: Asked) -> Settings:
     """All that a run was asked, as ``partition.alpha``, ``local.lr`` or ``method.fedprox.mu``."""
-    told = {key: value for key, value in _flat(asked.table, path) if key != "method"}
+    told = {key: value for key, value in asked.flat.items() if key != "method"}
     for part, values in _parts(asked.method).items():
-        told |= {f"{METHOD}{part}.{key}": _plain(value) for key, value in values.items()}
-    if len(told) > MOST:
-        raise damaged(path, f"it has more than {MOST:,} settings")
+        told |= {f"{METHOD}{part}.{key}": plain(value) for key, value in values.items()}
     return told
 
 
@@ -52,28 +48,28 @@ def swept(home: Path) -> list[str]:
     """The settings that the experiment file of a comparison asks to vary."""
     path = home / ASKED
     sweep = read_toml(path).get("sweep") if path.exists() else None
-    return [key for key, _ in _flat(sweep, path)] if isinstance(sweep, dict) else []
+    return list(flat(sweep, path)) if isinstance(sweep, dict) else []
 
 
 def place(runs: Sequence[Asked], wanted: Collection[str] = ()) -> list[Placed]:
     """Every run with its conditions; ``wanted`` ones are conditions even if they might be a method's own."""
-    flat = [settings(asked) for asked in runs]
+    each = [settings(asked) for asked in runs]
     titles = [_without(asked, wanted) for asked in runs]
-    keys = [key for key in dict.fromkeys(key for told in flat for key in told) if not key.startswith(NEVER)]
-    common = [key for key in keys if not key.startswith(OWN) and _differ(told.get(key) for told in flat)]
+    keys = [key for key in dict.fromkeys(key for told in each for key in told) if not key.startswith(NEVER)]
+    common = [key for key in keys if not key.startswith(OWN) and _differ(told.get(key) for told in each)]
     alike: dict[tuple[str, ...], list[Settings]] = {}
-    for title, told in zip(titles, flat, strict=True):
+    for title, told in zip(titles, each, strict=True):
         alike.setdefault((title, *(_same(told.get(key)) for key in common)), []).append(told)
 
     def own(key: str) -> bool:
         if key in wanted:
-            return _differ(told[key] for told in flat if key in told)
+            return _differ(told[key] for told in each if key in told)
         return any(_differ(told.get(key) for told in group) for group in alike.values())
 
     chosen = [key for key in keys if key in common or (key.startswith(OWN) and own(key))]
     return [
         Placed(title, {key: told.get(key) for key in chosen if _applies(key, asked)})
-        for title, told, asked in zip(titles, flat, runs, strict=True)
+        for title, told, asked in zip(titles, each, runs, strict=True)
     ]
 
 
@@ -126,28 +122,6 @@ def order(value: Value) -> tuple[bool, float, str]:
     """Numbers by size, then words."""
     number = float(value) if isinstance(value, int | float) else math.inf
     return number == math.inf, number, text(value)
-
-
-def _flat(table: Mapping[str, Any], path: Path, above: str = "") -> Iterator[tuple[str, Value]]:
-    if above.count(".") > DEEPEST:
-        raise damaged(path, f"{above[:40]}... is too deep a table")
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, path, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", _plain(value)
-
-
-def _plain(value: Any) -> Value:
-    """Numbers and words as they are; lists, dates and numbers beyond all measure as texts."""
-    if isinstance(value, str | bool) or value is None:
-        return value
-    if isinstance(value, int | float) and abs(value) <= WHOLE:
-        return value
-    try:
-        return json.dumps(value, default=str)
-    except (ValueError, RecursionError):  # lists in lists without end
-        return "..."
 
 
 @lru_cache(maxsize=1024)

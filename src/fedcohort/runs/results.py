@@ -40,7 +40,7 @@ def results(directories: str | Path | Sequence[str | Path]) -> "DataFrame":
         warnings.warn(f"a run is left out: {why}", RuntimeWarning, stacklevel=2)
     if not runs:
         raise UserError(left_out[0] if left_out else "there is no run to read: name a directory of runs")
-    told = [settings(run.asked, run.directory / CONFIG) for run in runs]
+    told = [settings(run.asked) for run in runs]
     keys = [key for key in keys_of(told) if key not in (*FIRST, *LAST, "seeds")]
     heads = []
     for run, placed, own in zip(runs, placed_in(runs), told, strict=True):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedcohort.runs.conditions import Settings, combinations, joins, place, swept
+from fedcohort.runs.conditions import combinations, joins, place, swept
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.run import PER_ROUND
 from fedcohort.runs.stored import Asked

@@ -18,6 +18,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
@@ -43,7 +44,7 @@ class Asked:
     """The settings of one run as its directory keeps them: texts and numbers, of which nothing is made."""
 
     def __init__(self, table: dict[str, Any], path: Path) -> None:
-        self.table = table
+        self.table, self.flat = table, flat(table, path)
         hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[Seed, ...], "method": list}
         told = fields(table, hints, path)
         if not told["seeds"] or not told["method"]:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcohort.runs.conditions import Settings, combinations, in_words, joins, keys_of, order, settings, text
+from fedcohort.runs.conditions import combinations, in_words, joins, keys_of, order, settings, text
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.over_rounds import ACCURACY, Curve
 from fedcohort.runs.results import placed_in
 from fedcohort.runs.standings import deviation, nature
-from fedcohort.runs.stored import CONFIG, RunDir, read_result, runs_in
+from fedcohort.runs.stored import RunDir, read_result, runs_in
 from fedcohort.stats.paired import SEEDS, Paired, holm, paired
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
@@ -144,7 +145,7 @@ def _complete(directories: Sequence[Path]) -> tuple[list[RunDir], list[str]]:
 def _lines(runs: Sequence[RunDir], wanted: Sequence[str]) -> tuple[list[Line], list[str]]:
     """Every run with all that the table may ask of it, and the conditions."""
     placed = placed_in(runs, wanted)
-    told = [settings(run.asked, run.directory / CONFIG) for run in runs]
+    told = [settings(run.asked) for run in runs]
     conditions, known = keys_of(each.settings for each in placed), {METHOD, SEED, *keys_of(told)}
     for key in wanted:
         if key not in known:
