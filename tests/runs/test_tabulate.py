@@ -140,7 +140,7 @@ def test_a_star_and_names_that_would_be_commands(tmp_path: Path) -> None:
         a_result(home, "fedavg", seed, [0.5 + seed / 100])
         a_result(home, "fedprox", seed, [0.7 + seed / 99], label=r"\input{x} 5% a_b|c")
     latex = as_latex(tabulate([home], against="fedavg"))
-    assert r"\textbackslash{}input\{x\} 5\% a\_b|c & \textbf{71.0 $\pm$ 1.0$^{*}$} \\" in latex
+    assert r"\textbackslash{}input\{x\} 5\% a\_b$|$c & \textbf{71.0 $\pm$ 1.0$^{*}$} \\" in latex
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
     assert "* differs from fedavg with p < 0.05" in as_text(tabulate([home], against="fedavg"))
     assert r"a_b\|c" in as_markdown(tabulate([home]))

@@ -21,7 +21,7 @@ from fedcohort.util.names import safe_name
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
-    "–": "--", **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "–": "--", **{sign: f"\\{sign}" for sign in "&%$#_{}"}, **{sign: f"${sign}$" for sign in "<>|"},
 }  # fmt: skip
 UNITS = {"percent": " in %", "megabytes": " in MB"}
 MARK = "*"
@@ -183,21 +183,17 @@ def _latex_heads(table: Tabulated, columns: Sequence[Settings]) -> list[str]:
     names = [latex(key) for key in table.rows]
     if not table.columns:
         return [" & ".join([*names, latex(table.metric)]) + r" \\"]
-    for depth, key in enumerate(table.columns):
-        last = depth == len(table.columns) - 1
+    for depth, key in enumerate(table.columns, 1):
         words, rules, start = [], [], left + 1
-        for told, group in groupby(
-            columns, key=lambda one: [(k, one.get(k)) for k in table.columns[: depth + 1]]
-        ):
-            wide = len(list(group))
-            value = dict(told).get(key)
-            name = latex(f"{key} = {text(value)}")
-            words.append(rf"\multicolumn{{{wide}}}{{{'r' if last and wide == 1 else 'c'}}}{{{name}}}")
-            rules.append(rf"\cmidrule(lr){{{start}-{start + wide - 1}}}")
-            start += wide
+        for _, group in groupby(columns, key=lambda told: [told.get(k) for k in table.columns[:depth]]):
+            below = list(group)
+            name = latex(f"{key} = {text(below[0][key])}" if key in below[0] else "–")
+            words.append(name if len(below) == 1 else rf"\multicolumn{{{len(below)}}}{{c}}{{{name}}}")
+            rules.append(rf"\cmidrule(lr){{{start}-{start + len(below) - 1}}}")
+            start += len(below)
+        last = depth == len(table.columns)
         lines.append(" & ".join([*(names if last else [""] * left), *words]) + r" \\")
-        if not last:
-            lines.append(" ".join(rules))
+        lines += [] if last else [" ".join(rules)]
     return lines
 
 
