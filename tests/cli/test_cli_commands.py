@@ -32,7 +32,8 @@ def test_run_prints_a_leaderboard_and_says_where_the_rest_is(cli: Cli, here: Pat
 def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
     answer = cli("run", "e.toml", *TWO, "--seeds", "3,4", "--out", "out", "--json")
     assert answer.code == 0
-    assert answer.err == ""
+    assert re.search(r"\[4/4\] (fedavg|clust_psi_pfl), seed [34]: 2 rounds", answer.err)
+    assert "left in all" in answer.err
     result = json.loads(answer.out)
     assert set(result) == {"runs", "leaderboard"}
     asked = [("fedavg", 3), ("clust_psi_pfl", 3), ("fedavg", 4), ("clust_psi_pfl", 4)]
@@ -207,7 +208,8 @@ def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: P
     answer = cli("new", "method", name, "--role", role)
     assert answer.code == 0
     assert (here / f"{name}.py").exists()
-    result = cli("run", "e.toml", "--set", f"imports=['{name}']", "--set", f"method=['{name}']", "--json")
+    own = "--set", f"imports=['{name}']", "--set", f"method=['{name}']"
+    result = cli("run", "e.toml", *own, "--json", "--quiet")
     assert result.err == ""
     assert runs(result.out)[0]["method"] == name
 

@@ -22,7 +22,8 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="not installed here")
 def test_console_script_runs_an_experiment(here: Path) -> None:
-    done = subprocess.run([SCRIPT, "run", "e.toml", "--json"], capture_output=True, text=True, timeout=60)
+    words = [SCRIPT, "run", "e.toml", "--json", "--quiet"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert [run["method"] for run in json.loads(done.stdout)["runs"]] == ["fedprox"]
@@ -39,7 +40,7 @@ def test_mistake_is_exit_code_two(here: Path) -> None:
 def test_a_warning_is_one_sentence_said_once(here: Path) -> None:
     """Six clients, four of which train a round, so that at most two can rest; three shall."""
     methods = "method=['fedentopt', 'fedentopt+fedprox']"
-    done = call("run", "e.toml", "--set", "cohort=4", "--set", methods, "--json")
+    done = call("run", "e.toml", "--set", "cohort=4", "--set", methods, "--json", "--quiet")
     assert done.returncode == 0
     assert done.stderr.startswith("warning: fedentopt: a buffer of 0.5 leaves too few clients")
     assert done.stderr.count("\n") == 1
@@ -55,7 +56,7 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
 
 def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(here: Path) -> None:
     process = subprocess.Popen(
-        [*PROGRAM, "run", "e.toml", "--set", "rounds=2000", "--out", "my runs", "--json"],
+        [*PROGRAM, "run", "e.toml", "--set", "rounds=2000", "--out", "my runs", "--json", "--quiet"],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -69,7 +69,7 @@ def test_looking_executes_nothing_and_writes_nothing(cli: Cli, home: Path) -> No
 
 def test_every_condition_has_its_own_leaderboard() -> None:
     outcomes = [
-        Outcome("fedavg", 0, Path(), {"global.accuracy": a}, {"partition.alpha": a, "rounds": 7})
+        Outcome("fedavg", 0, Path(), {"global.accuracy": a}, settings={"partition.alpha": a, "rounds": 7})
         for a in (0.2, 0.4)
     ]
     with results.capture() as shown:

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from fedcohort.cli import progress
-from fedcohort.cli.board import Line, Pace, board, duration, sparkline
+from fedcohort.cli.board import Line, board, duration, sparkline
 from fedcohort.cli.progress import Lines
+from fedcohort.runs.schedule import Pace
 from fedcohort.runs.standings import Outcome
 
 

@@ -56,7 +56,9 @@ def test_no_ranking_mixes_two_values_and_who_lacks_a_parameter_is_in_each() -> N
         ("fedprox", {"a": 0.5, mu: 2}, 0.2),
     ]
     runs += [("fedavg", {"a": 0.1}, 0.9)]  # where fedprox was not run
-    outcomes = [Outcome(name, 0, Path(), {"global.accuracy": value}, told) for name, told, value in runs]
+    outcomes = [
+        Outcome(name, 0, Path(), {"global.accuracy": value}, settings=told) for name, told, value in runs
+    ]
     found = [(each[0].settings, [standing.method for standing in each]) for each in rankings(outcomes)]
     assert found == [
         ({"a": 0.1}, ["fedavg"]),

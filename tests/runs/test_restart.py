@@ -24,10 +24,10 @@ from fedcohort.cli.progress import Silent
 from fedcohort.core import client_store
 from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
-from fedcohort.runs.comparison import ASKED, carry_out, compare, prepare, resume
+from fedcohort.runs.comparison import ASKED, StoppedError, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder, read_result
-from fedcohort.runs.run import Result, run
+from fedcohort.runs.run import Callback, Result, run
 from fedcohort.runs.standings import Outcome
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
@@ -66,7 +66,7 @@ def experiment(*methods: str, **changes: Any) -> Experiment:
     return Experiment.of({**TABLE, "method": list(methods), **changes})
 
 
-class StopAfter:
+class StopAfter(Callback):
     """Ends a run early, politely or by Ctrl-C."""
 
     def __init__(self, number: int, error: type[BaseException] | None = None) -> None:
@@ -155,7 +155,7 @@ def test_ctrl_c_loses_at_most_the_round_it_hits(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
-class Rounds:
+class Rounds(Callback):
     """Notes which rounds were trained."""
 
     def __init__(self) -> None:
@@ -277,8 +277,9 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
     deal = {"name": "iid", "clients": 4}
     file.write_text("\n".join(["age,dose,outcome", *rows]))
     go_on(experiment("fedavg", data=data, partition=deal), tmp_path / "run", after=[StopAfter(2)])
-    from fedcohort.runs.experiment import _cached_federation
+    from fedcohort.runs.experiment import _cached_dataset, _cached_federation
 
+    _cached_dataset.cache_clear()
     _cached_federation.cache_clear()
     file.write_text("\n".join(["age,dose,outcome", *rows[:-1], "9,9,1"]))
     with pytest.raises(UserError, match="the data changed since the run was started"):
@@ -448,7 +449,7 @@ def stopped(method: str, out: Path) -> tuple[Path, dict[str, bytes]]:
     """The directory of a run that ended after three rounds, and what is in it beside its checkpoint."""
     plan = prepare(experiment(method), out)
     job = plan.jobs[0]
-    with pytest.raises(InterruptedError):
+    with pytest.raises(StoppedError):
         carry_out(plan, StopEarly())
     files = {p.name: p.read_bytes() for p in job.directory.iterdir() if p.is_file() and "state" not in p.name}
     return job.directory, files

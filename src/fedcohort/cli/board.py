@@ -1,7 +1,6 @@
 """How runs go, at a glance: a line for each with its rounds, its accuracy so far, its speed and its end."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -9,36 +8,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.runs.schedule import Pace
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 10  # characters of an accuracy curve
-
-
-@dataclass
-class Pace:
-    """How fast a run goes, from what was seen of it."""
-
-    clock: Callable[[], float] = time.monotonic
-    seen: list[tuple[float, int, int]] = field(default_factory=list)  # time, rounds, clients: first and last
-
-    def add(self, done: int, trained: int) -> None:
-        self.seen[1:] = [(self.clock(), done, trained)]
-
-    @property
-    def clients_per_second(self) -> float:
-        """NaN until it is known."""
-        seconds, done, clients = self._between()
-        return clients / seconds if done > 0 and seconds > 0 else math.nan
-
-    def seconds_left(self, rounds: int) -> float:
-        """NaN until it is known."""
-        seconds, done, _ = self._between()
-        return (rounds - self.seen[-1][1]) * seconds / done if done > 0 else math.nan
-
-    def _between(self) -> tuple[float, int, int]:
-        if len(self.seen) < 2:
-            return 0.0, 0, 0
-        (then, before, few), (now, after, many) = self.seen
-        return now - then, after - before, many - few
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Progress of runs: a live board on a terminal, plain lines in logs and pipes, nothing when asked."""
 
+import math
 import os
 import sys
 import threading
@@ -11,12 +12,13 @@ from pathlib import Path
 from rich.live import Live
 from rich.table import Table
 
-from fedcohort.cli.board import Line, Pace, board, percent
+from fedcohort.cli.board import Line, board, duration, percent
 from fedcohort.cli.tables import messages
 from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.runs.run import Callback, final_metrics
+from fedcohort.runs.schedule import Pace
 from fedcohort.runs.standings import Outcome
 
 EVERY = 30.0  # seconds between the lines of one run
@@ -28,6 +30,9 @@ class Silent:
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         return _Told(Line(method, seed, rounds))
 
+    def expect(self, seconds: float) -> None:
+        pass
+
     def end(self, outcome: Outcome) -> None:
         pass
 
@@ -35,7 +40,21 @@ class Silent:
         pass
 
 
-class Lines(Silent):
+class _Expects(Silent):
+    """Remembers how long all runs together will still take."""
+
+    left = math.nan
+
+    def expect(self, seconds: float) -> None:
+        self.left = seconds
+
+    @property
+    def in_all(self) -> str:
+        """With a comma before it; empty while nobody can tell."""
+        return "" if math.isnan(self.left) else f", about {duration(self.left)} left in all"
+
+
+class Lines(_Expects):
     """Plain lines: when a run starts, every half minute, and when it ends."""
 
     def __init__(self, runs: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,16 +74,18 @@ class Lines(Silent):
         run, now = (line.method, line.seed), self.clock()
         if now - self.printed[run] >= EVERY and line.done < line.rounds:
             self.printed[run] = now
-            messages.print(f"    {line}, {megabytes()}", markup=False, soft_wrap=True)
+            messages.print(f"    {line}{self.in_all}, {megabytes()}", markup=False, soft_wrap=True)
 
     def end(self, outcome: Outcome) -> None:
         accuracy = percent(outcome.metrics["global.accuracy"])
-        seconds = self.clock() - self.started[outcome.method, outcome.seed]
-        run = f"{outcome.method}, seed {outcome.seed}"
-        messages.print(f"    {run}: global accuracy {accuracy} after {seconds:.1f} s", markup=False)
+        seconds = self.clock() - self.started[outcome.title, outcome.seed]
+        run = f"{outcome.title}, seed {outcome.seed}"
+        messages.print(
+            f"    {run}: global accuracy {accuracy} after {seconds:.1f} s{self.in_all}", markup=False
+        )
 
 
-class LiveBoard(Silent):
+class LiveBoard(_Expects):
     """A live board of the runs that go on, gone when they end."""
 
     def __init__(self, runs: int) -> None:
@@ -78,18 +99,19 @@ class LiveBoard(Silent):
         return _Told(line)
 
     def end(self, outcome: Outcome) -> None:
-        self.lines.pop((outcome.method, outcome.seed), None)
+        self.lines.pop((outcome.title, outcome.seed), None)
         self.ended += 1
 
     def stop(self) -> None:
         self.live.stop()
 
     def _board(self) -> Table:
-        return board(list(self.lines.values()), f"{self.ended} of {self.runs} runs complete, {megabytes()}")
+        title = f"{self.ended} of {self.runs} runs complete{self.in_all}, {megabytes()}"
+        return board(list(self.lines.values()), title)
 
 
-class _Told:
-    """A callback that keeps the line of its run up to date."""
+class _Told(Callback):
+    """Keeps the line of its run up to date."""
 
     def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:
         self.line, self.then, self.trained = line, then, 0
@@ -97,17 +119,17 @@ class _Told:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self.trained += len(report.answered)
         self.line.done = state.round
-        numbers = final_metrics(rows)
-        if "global.accuracy" in numbers:  # the round was evaluated
-            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
-            self.line.groups = numbers["groups"]
+        self.conclude(state, rows)
         self.line.pace.add(state.round, self.trained)
         if self.then is not None:
             self.then(self.line)
         return False
 
-    def close(self, state: State) -> None:
-        pass
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        numbers = final_metrics(rows)
+        if "global.accuracy" in numbers:  # the round was evaluated
+            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+            self.line.groups = numbers["groups"]
 
 
 def megabytes() -> str:

@@ -11,6 +11,7 @@ from fedcohort.cli.options import AsJson, Out, Quiet, Track
 from fedcohort.util.errors import UserError
 
 SHOWN = 20  # rankings, one for each condition; more are no overview
+MANY = 1000  # runs that are worth a question
 
 if TYPE_CHECKING:
     from fedcohort.data import Federation
@@ -48,14 +49,25 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: --set local.lr=0.1 (repeatable).")
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="Try several values: --sweep local.lr=0.01,0.1 (repeatable, all combinations)."),
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of the file's: --seeds 0,1,2.")] = None,
     out: Out = Path("runs"),
     resume: Annotated[
-        Path | None, typer.Option(help="Continue the run, or all runs, of this directory to the same end.")
+        Path | None,
+        typer.Option(
+            help="Continue the run, or all runs, of this directory to the same end; with --seeds, --sweep, "
+            "--set rounds=N or an edited file, to more than was asked at first."
+        ),
     ] = None,
     trust: Annotated[
         bool,
         typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Start a sweep of very many runs without asking.")
     ] = False,
     track: Track = None,
     as_json: AsJson = False,
@@ -64,15 +76,22 @@ def run(
     """Run every method of an experiment file with every seed and print a leaderboard.
 
     [bold]Example[/bold]: fedcohort run experiment.toml --set rounds=20 --seeds 0,1,2
-    """
-    if resume is not None:
-        if experiment or overrides or seeds is not None:
-            raise UserError(
-                "--resume continues a run exactly as it was: give no experiment, --set or --seeds"
-            )
-        from fedcohort.runs.comparison import reopen
 
-        _carry_out(reopen(resume, trust).tracked(track or []), as_json, quiet)
+    [bold]More of it[/bold]: fedcohort run --resume runs/experiment-001 --seeds 0,1,2,3,4
+    """
+    changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
+    if resume is not None:
+        from fedcohort.runs.comparison import extend, reopen
+        from fedcohort.runs.experiment import Experiment
+        from fedcohort.runs.stored import settings_file
+
+        plan = reopen(resume, trust)
+        if experiment or changes or sweep:
+            asked = Experiment.read(experiment or settings_file(resume), changes)
+            asked = asked.swept(sweep or [], also_as_it_is=True)
+            _refuse_many(asked, yes)
+            plan = extend(plan, asked)
+        _carry_out(plan.tracked(track or []), as_json, quiet)
         return
     if trust:
         raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
@@ -82,8 +101,18 @@ def run(
         )
     from fedcohort.runs.experiment import Experiment
 
-    changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
-    _compare(Experiment.read(experiment, changes).tracked(track or []), out, as_json, quiet)
+    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or [])
+    _refuse_many(asked, yes)
+    _compare(asked, out, as_json, quiet)
+
+
+def _refuse_many(experiment: "Experiment", yes: bool) -> None:
+    """Asks before a sweep of lists on lists; where nobody can be asked, it has to be said."""
+    runs = len(experiment.sweep) * len(experiment.seeds) * len(experiment.methods)
+    if runs <= MANY or yes:
+        return
+    if not (sys.stdin.isatty() and typer.confirm(f"That makes up to {runs:,} runs. Go on?", err=True)):
+        raise UserError(f"these settings make up to {runs:,} runs: shorten the lists, or add --yes")
 
 
 def _seeds(text: str) -> list[int]:
@@ -115,7 +144,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
     torch.set_num_threads(1)  # results must not depend on how many cores there are
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    watcher = _watcher(news, as_json or quiet)
+    watcher = watcher_of(news, quiet)
     try:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:
@@ -182,7 +211,8 @@ def _looks(federation: "Federation") -> str:
     return f" ({', '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
 
 
-def _watcher(runs: int, silent: bool) -> Any:
+def watcher_of(runs: int, silent: bool) -> Any:
+    """Shows how so many runs go."""
     from fedcohort.cli.progress import Lines, LiveBoard, Silent
     from fedcohort.cli.tables import messages
 

@@ -9,9 +9,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.cli.board import Line, Pace, board
+from fedcohort.cli.board import Line, board
 from fedcohort.cli.progress import EVERY
 from fedcohort.runs.conditions import in_words
+from fedcohort.runs.schedule import Pace
 from fedcohort.runs.status import Followers, Status
 
 POLL = 0.5  # seconds between two looks

@@ -245,8 +245,9 @@ def evaluation_rows(
     engine: Engine,
     clients: bool,
     ahead: Ahead | None = None,
-) -> list[Row]:
-    """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
+) -> tuple[list[Row], list[Row]]:
+    """The global and personal scopes, fairness and groups; with ``clients``, also a line for every client and
+    what the server found out about each."""
     task, engine = present(method, state, task, engine)
     profile = replace(profile, model=task.model, local=task.local, began=task.began)
     state = settle(method, state, profile, engine)
@@ -258,11 +259,11 @@ def evaluation_rows(
     )
     rows += fairness_rows(state.round, scores.accuracy)
     rows += group_rows(state.round, state, task, profile.counts, len(models))
-    if clients:
-        rows += iid_rows(method, state, task)
-        of_clients = _tells(method).of_clients(state.grouping)
-        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"], of_clients)
-    return rows
+    if not clients:
+        return rows, []
+    told = _tells(method).of_clients(state.grouping)
+    each = client_rows(state.round, scores, task.federation.clients, state.grouping["group"], told)
+    return rows, iid_rows(method, state, task) + each
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:

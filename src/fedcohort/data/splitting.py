@@ -34,6 +34,7 @@ class SplitPlan:
     mode: Literal["auto", "pool", "mirror"] = "auto"
     test: Annotated[float, between(0, 0.9)] = 0.2  # share of a client's rows; used by 'pool'
     validation: Annotated[float, between(0, 0.9)] = 0.0  # share of the remaining training rows
+    tuning: Annotated[float, between(0, 0.9)] = 0.0  # share of training rows that stand in for the test rows
 
     def chosen(self, dataset: Dataset, partition: Partitioner) -> Literal["pool", "mirror"]:
         """The mode for this data set."""
@@ -75,6 +76,11 @@ def federate(
         assert dataset.test_y is not None  # noqa: S101
         test_x, test_y = dataset.test_x, dataset.test_y
         test_rows, test_client = mirror(labels, rows, client, clients, test_y.numpy(), rng)
+
+    if split.tuning:  # the true test rows are put away: whoever chooses settings does not see them
+        held = hold_out(labels[rows], client, clients, split.tuning, rng, apart)
+        test_x, test_y, test_rows, test_client = x, y, rows[held], client[held]
+        rows, client, mode = rows[~held], client[~held], "pool"
 
     held = hold_out(labels[rows], client, clients, split.validation, rng, apart)
     training = torch.from_numpy(rows[~held]), torch.from_numpy(client[~held])

@@ -54,10 +54,15 @@ class PoolEngine(ReferenceEngine):
         torch.set_num_threads(1)  # parallel over clients, not inside an operation; workers do the same
         keep_freed_memory()
         # Some layers draw from a generator that all threads share: such models stay with one worker.
-        self.workers = 1 if task.model.draws_globally else workers or CORES
+        self.asked = 1 if task.model.draws_globally else workers
         self.chain = Chain.of(task.model)
         self.own = threading.local()
-        self.pool = _threads(self.workers) if self.workers > 1 else None
+
+    @property
+    def pool(self) -> ThreadPoolExecutor | None:
+        """The workers; how many there are may change while a run goes on."""
+        workers = self.asked or CORES
+        return _threads(workers) if workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         each = map if self.pool is None else self.pool.map

@@ -64,9 +64,9 @@ def serve(grid: Grid, config: Any) -> None:
     transport = Transport(grid, float(config.get("round-timeout") or TIMEOUT))
     for job in plan.jobs:
         if read_result(job.directory) is None:
-            words = job.method.title, job.seed, plan.experiment.rounds, job.directory
+            words = job.title, job.seed, job.experiment.rounds, job.directory
             log.info("%s, seed %d: %d rounds, in %s", *words)
-            carry_out(plan.experiment, job, transport, int(config.get("clients") or 0))
+            carry_out(job, transport, int(config.get("clients") or 0))
     log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT, private=True))
 
 
@@ -85,14 +85,14 @@ def _own_code(config: Any) -> list[str]:
     return own_code_in(read_toml(asked)) if asked.is_file() else []
 
 
-def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: int) -> Result:
+def carry_out(job: Job, transport: Transport, clients: int) -> Result:
     """One run, from its start or from its last completed round, to its end."""
-    table = experiment.table(job.method, job.seed)
+    experiment, table = job.experiment, job.table
     job.directory.mkdir(parents=True, exist_ok=True)
     log = EventLog(job.directory, experiment.rounds)
     with disk_mistakes(job.directory), held(job.directory), log as events:
         facts = {"run": table, "token": token(job.directory)}
-        nodes = meet(experiment, job, transport, clients, facts)
+        nodes = meet(job, transport, clients, facts)
         task = server_task(experiment, job.method, nodes.roster, job.seed)
         events.clients = nodes.roster.clients
         scale = nodes.roster.scale
@@ -114,10 +114,9 @@ def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: i
         return result
 
 
-def meet(
-    experiment: Experiment, job: Job, transport: Transport, clients: int, facts: dict[str, Any]
-) -> Nodes:
+def meet(job: Job, transport: Transport, clients: int, facts: dict[str, Any]) -> Nodes:
     """Who takes part: asked when a run begins, remembered when it is continued."""
+    experiment = job.experiment
 
     def question(classes: Sequence[str]) -> Payload:
         return Payload({**facts, "client": None, "classes": list(classes), "merge": None}, {})

@@ -89,7 +89,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.title, self.seed, self.directory, self.metrics, self.settings)
+        return Outcome(self.title, self.seed, self.directory, self.metrics, settings=self.settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
 import os
-import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from fedcohort.core.task import Task
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
+from fedcohort.runs.longer import adopt, adopted
 from fedcohort.runs.processes import ProcessPool
 from fedcohort.runs.recorder import (
     CLIENTS,
@@ -29,7 +29,8 @@ from fedcohort.runs.recorder import (
     run_name,
 )
 from fedcohort.runs.run import Callback, run
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.schedule import Schedule, Timed
+from fedcohort.runs.standings import Outcome, titled
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
@@ -40,6 +41,7 @@ from fedcohort.runs.stored import (
     runs_of,
     settings_file,
 )
+from fedcohort.runs.sweep import in_words
 from fedcohort.runs.trackers import check_trackers, start_trackers
 from fedcohort.util.checkpoint import CURRENT, write_atomically
 from fedcohort.util.cpu import usable_cores
@@ -51,10 +53,17 @@ from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_c
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 
 
+class StoppedError(Exception):
+    """A run was asked to end before its last round; it can be continued."""
+
+
 class Watcher(Protocol):
     """Shows how a comparison goes."""
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback: ...
+
+    def expect(self, seconds: float) -> None:
+        """All runs together will still take so long; NaN: nobody can tell yet."""
 
     def end(self, outcome: Outcome) -> None: ...
 
@@ -65,9 +74,24 @@ class Watcher(Protocol):
 class Job:
     """One run of a plan."""
 
+    experiment: Experiment  # with the values of this run, where the comparison sweeps some
     method: Method
     seed: int
     directory: Path
+    condition: str = ""  # those values as words
+
+    @property
+    def title(self) -> str:
+        """What a run is called among those of its seed."""
+        return titled(self.method.title, self.condition)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.title, self.seed
+
+    @property
+    def table(self) -> dict[str, Any]:
+        return self.experiment.table(self.method, self.seed)
 
 
 @dataclass(frozen=True)
@@ -85,18 +109,17 @@ class Plan:
 
     def tracked(self, texts: Sequence[str]) -> "Plan":
         """The same plan with further trackers."""
-        return replace(self, experiment=self.experiment.tracked(texts))
+        jobs = tuple(replace(job, experiment=job.experiment.tracked(texts)) for job in self.jobs)
+        return replace(self, experiment=self.experiment.tracked(texts), jobs=jobs)
 
 
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
-    for seed in experiment.seeds:
-        task = experiment.task(seed)
-        for method in experiment.methods:
-            with own_mistakes():
-                fitted = task.for_method(method)
-                start(method, fitted, fitted.profile(method))
+    for job in _jobs(experiment, out):
+        with own_mistakes():
+            fitted = job.experiment.task(job.seed).for_method(job.method)
+            start(job.method, fitted, fitted.profile(job.method))
     return begin(experiment, out)
 
 
@@ -120,21 +143,37 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     experiment = Experiment.of(table, path.stem)
     if path.name == ASKED:
         plan = _plan(experiment, directory)
+        adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan)
         return plan
-    return Plan(experiment, directory, (Job(experiment.methods[0], experiment.seeds[0], directory),))
+    job = Job(experiment, experiment.methods[0], experiment.seeds[0], directory)
+    return Plan(experiment, directory, (job,))
 
 
-def _refuse_changes(plan: Plan) -> None:
-    """Raises UserError if there are runs of other settings: new ones would be started beside them."""
+def extend(plan: Plan, experiment: Experiment) -> Plan:
+    """The comparison with further seeds, methods, values or rounds; what it has already is kept."""
+    if any(job.directory == plan.home for job in plan.jobs):
+        raise UserError(f"{plan.home} is one run of a comparison: name the comparison's directory, above it")
+    longer = _plan(replace(experiment, name=plan.experiment.name), plan.home)
+    with disk_mistakes(plan.home), held(plan.home):
+        runs = [(job.directory, job.table) for job in longer.jobs]
+        known = adopted(plan.home, runs)
+        _refuse_changes(longer, known)
+        write_atomically(plan.home / ASKED, tomli_w.dumps(longer.experiment.table()).encode())
+        adopt(plan.home, runs)
+    return longer
+
+
+def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
+    """Raises UserError if there are runs of other settings, beside those ``known``: new ones would be started
+    beside them."""
     for directory in runs_of(plan.home):
-        if directory.name in {job.directory.name for job in plan.jobs}:
+        if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
         theirs = Asked.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
-        tables = [plan.experiment.table(job.method, job.seed) for job in same]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
-        change = difference(tables[0], theirs.table) if tables else gone
+        change = difference(same[0].table, theirs.table) if same else gone
         raise UserError(
             f"{plan.home / ASKED} is not as it was when {directory.name} was started ({change}): "
             "undo that change, or start a new comparison with 'fedcohort run FILE'"
@@ -144,21 +183,39 @@ def _refuse_changes(plan: Plan) -> None:
 def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
-    The first goes on all cores and shows how long the others will take. If that is long, they go side by
-    side, one on each core.
+    They go one after the other, each on all cores, until it is seen that all will take long: then they go
+    side by side.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
     with disk_mistakes(plan.home), nullcontext() if alone else held(plan.home):
         left = [job for job in plan.jobs if read_result(job.directory) is None]
-        if len(left) > 2:
-            since = time.monotonic()
-            run_job(plan.experiment, left.pop(0), watcher)
-            size = min(side_by_side(), len(left))
-            if size > 1 and (time.monotonic() - since) * len(left) > WORTH_IT:
-                with ProcessPool(size) as pool:
-                    pool.carry_out(plan.experiment, left, watcher)
-        return [run_job(plan.experiment, job, watcher) for job in plan.jobs]
+        schedule = Schedule(left)
+        timed = Timed(watcher, schedule)
+        if side_by_side() > 1:
+            _until_worth_it(schedule, timed)
+            if len(schedule.waiting) > 1:
+                schedule.size = min(side_by_side(), len(schedule.waiting))
+                with ProcessPool(schedule.size) as pool:
+                    pool.carry_out(schedule, timed)
+        while schedule.waiting:
+            run_job(schedule.next(), timed)
+        return [run_job(job, timed) for job in plan.jobs]
+
+
+def _until_worth_it(schedule: Schedule, timed: Timed) -> None:
+    """Runs here, until what is left is worth processes; the one that goes on then is stopped, and waits."""
+    timed.enough = lambda: bool(schedule.waiting) and schedule.seconds_left > WORTH_IT
+    while len(schedule.waiting) > 1:
+        job = schedule.next()
+        try:
+            run_job(job, timed)
+        except StoppedError:
+            schedule.again(job)
+            break
+        if schedule.seconds_left > WORTH_IT:
+            break
+    timed.enough = lambda: False
 
 
 def side_by_side() -> int:
@@ -179,35 +236,50 @@ def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
 
 
 def _plan(experiment: Experiment, home: Path) -> Plan:
-    runs = [(method, seed) for seed in experiment.seeds for method in experiment.methods]
-    jobs = (Job(method, seed, home / run_name(experiment.table(method, seed))) for method, seed in runs)
-    return Plan(experiment, home, tuple(jobs))
+    return Plan(experiment, home, tuple(_jobs(experiment, home)))
 
 
-def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
+def _jobs(experiment: Experiment, home: Path) -> list[Job]:
+    """Every method under all conditions with every seed; what is the same run twice is listed once. Those of
+    one federation follow each other: it is made once."""
+    jobs: dict[Path, Job] = {}
+    variants = [(in_words(point), variant) for point, variant in experiment.variants()]
+    for seed in experiment.seeds:
+        for words, variant in variants:
+            for method in variant.methods:
+                alone = variant.of_one(method)
+                directory = home / run_name(alone.table(method, seed))
+                jobs.setdefault(directory, Job(alone, method, seed, directory, words))
+    return list(jobs.values())
+
+
+def run_job(job: Job, watcher: Watcher) -> Outcome:
     """One run to its end."""
-    name, table = job.method.title, experiment.table(job.method, job.seed)
-    numbers = read_result(job.directory)
+    numbers, table = read_result(job.directory), job.table
     if numbers is not None:
         check_config(job.directory, table)
         if not (job.directory / ROSTER).exists():
-            _add_roster(experiment, job, table)
-        return Outcome(name, job.seed, job.directory, numbers)
-    task = experiment.task(job.seed)
+            _add_roster(job, table)
+        return _outcome(job, numbers)
+    task = job.experiment.task(job.seed)
     with own_mistakes():
         recorder = _recorder(job, table, task)
     with disk_mistakes(job.directory):
         job.directory.mkdir(parents=True, exist_ok=True)
         with held(job.directory):
-            outcome = _run(experiment, job, task, recorder, watcher)
+            outcome = _run(job, task, recorder, watcher)
     watcher.end(outcome)
     return outcome
 
 
-def _add_roster(experiment: Experiment, job: Job, table: dict[str, Any]) -> None:
+def _outcome(job: Job, metrics: dict[str, float]) -> Outcome:
+    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition)
+
+
+def _add_roster(job: Job, table: dict[str, Any]) -> None:
     """To a complete run of an older fedcohort, if its data are at hand: what looks at it need to know."""
     with suppress(UserError), disk_mistakes(job.directory):
-        recorder = _recorder(job, table, experiment.task(job.seed))
+        recorder = _recorder(job, table, job.experiment.task(job.seed))
         if read_environment(job.directory, AGAIN)["fingerprint"] == recorder.fingerprint:
             recorder.describe(only_missing=True)
 
@@ -226,20 +298,20 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     )
 
 
-def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
-    name, restored = job.method.title, recorder.open()
+def _run(job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
+    experiment, restored = job.experiment, recorder.open()
     if restored is not None:
         refuse_misfit(restored[0], job, task.for_method(job.method), experiment.rounds)
-    progress = watcher.begin(name, job.seed, experiment.rounds)
+    progress = watcher.begin(job.title, job.seed, experiment.rounds)
     trackers = start_trackers(experiment.trackers, job.directory, recorder.config, restored)
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with recorder.doubting(restored), own_mistakes():
         result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
     if result.state.round < experiment.rounds:
-        raise InterruptedError(f"{name} was asked to end after round {result.state.round}")
+        raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)
-    return Outcome(name, job.seed, job.directory, result.metrics)
+    return _outcome(job, result.metrics)
 
 
 def refuse_misfit(state: State, job: Job, task: Task, rounds: int) -> None:

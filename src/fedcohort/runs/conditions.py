@@ -7,19 +7,19 @@ learning rate. A method without a parameter competes under each of its values.
 """
 
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
+from math import inf, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcohort.core.method import METHODS
 from fedcohort.runs.flat import Settings, Value, flat, plain
-from fedcohort.runs.stored import ASKED, Asked
+from fedcohort.runs.stored import ASKED, Asked, method_names, planned
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import FIRST, parse
-from fedcohort.util.files import read_toml
+from fedcohort.util.files import damaged, fields, read_toml
 from fedcohort.util.names import safe_name
 from fedcohort.util.settings import settings_of
 from fedcohort.util.user_code import comes_with_fedcohort
@@ -44,11 +44,28 @@ def settings(asked: Asked) -> Settings:
     return told
 
 
-def swept(home: Path) -> list[str]:
-    """The settings that the experiment file of a comparison asks to vary."""
+def swept(home: Path) -> dict[str, list[Any]]:
+    """The settings that the experiment file of a comparison asks to vary, with their values."""
     path = home / ASKED
     sweep = read_toml(path).get("sweep") if path.exists() else None
-    return list(flat(sweep, path)) if isinstance(sweep, dict) else []
+    told = flat(sweep, path) if isinstance(sweep, dict) else {}
+    try:
+        return {key: json.loads(value) for key, value in told.items() if isinstance(value, str)}
+    except ValueError:
+        raise damaged(path, "what is swept is not a list of values") from None
+
+
+def planned_runs(home: Path) -> int:
+    """How many runs a comparison will have; a method is run once for all values of what it does not have."""
+    path, lists, runs = home / ASKED, swept(home), 0
+    table = read_toml(path)
+    zipped = bool(lists) and table["sweep"].get("zip") is True
+    for entry in fields(table, {"method": list}, path)["method"]:
+        method = method_names(entry, path)[0]
+        own = [values for key, values in lists.items() if _applies(key, method)]
+        points = {json.dumps(point) for point in zip(*own, strict=False)}
+        runs += len(points) if zipped and own else prod(map(len, own))
+    return runs * len({seed for _, seed in planned(home)})
 
 
 def place(runs: Sequence[Asked], wanted: Collection[str] = ()) -> list[Placed]:
@@ -68,7 +85,7 @@ def place(runs: Sequence[Asked], wanted: Collection[str] = ()) -> list[Placed]:
 
     chosen = [key for key in keys if key in common or (key.startswith(OWN) and own(key))]
     return [
-        Placed(title, {key: told.get(key) for key in chosen if _applies(key, asked)})
+        Placed(title, {key: told.get(key) for key in chosen if _applies(key, asked.method)})
         for title, told, asked in zip(titles, each, runs, strict=True)
     ]
 
@@ -120,8 +137,8 @@ def in_words(told: Mapping[str, Value]) -> str:
 
 def order(value: Value) -> tuple[bool, float, str]:
     """Numbers by size, then words."""
-    number = float(value) if isinstance(value, int | float) else math.inf
-    return number == math.inf, number, text(value)
+    number = float(value) if isinstance(value, int | float) else inf
+    return number == inf, number, text(value)
 
 
 @lru_cache(maxsize=1024)
@@ -141,20 +158,22 @@ def _parts(method: str) -> dict[str, dict[str, Any]]:
 
 
 def _without(asked: Asked, wanted: Collection[str]) -> str:
-    """What a method is called when some of its parameters are conditions."""
-    if asked.title != asked.method or not any(
-        _applies(key, asked) for key in wanted if key.startswith(METHOD)
-    ):
-        return asked.title
+    """What a method is called when some of its parameters are conditions, which a sweep adds to its label."""
+    keys = [key for key in wanted if key.startswith(METHOD) and _applies(key, asked.method)]
+    title, own = asked.title, settings(asked) if keys else {}
+    if title != asked.method:
+        for key in reversed(keys):
+            title = title.removesuffix(f" ({key.rpartition('.')[2]}={own.get(key)})")
+        return title
     words = []
-    for name, given in parse(asked.method):
-        own = [f"{key}={value!r}" for key, value in given.items() if f"{METHOD}{name}.{key}" not in wanted]
-        words.append(f"{name}({', '.join(own)})" if own else name)
-    return "+".join(words)
+    for name, given in parse(asked.method) if keys else ():
+        left = [f"{key}={value!r}" for key, value in given.items() if f"{METHOD}{name}.{key}" not in keys]
+        words.append(f"{name}({', '.join(left)})" if left else name)
+    return "+".join(words) or title
 
 
-def _applies(key: str, asked: Asked) -> bool:
-    return not key.startswith(METHOD) or key.removeprefix(METHOD).rpartition(".")[0] in _parts(asked.method)
+def _applies(key: str, method: str) -> bool:
+    return not key.startswith(METHOD) or key.removeprefix(METHOD).rpartition(".")[0] in _parts(method)
 
 
 def _differ(values: Iterable[Value]) -> bool:

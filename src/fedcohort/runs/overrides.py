@@ -12,14 +12,19 @@ def override(table: dict[str, Any], change: str) -> None:
     path, equals, text = change.partition("=")
     if not equals or not path.strip():
         raise UserError(f"--set {change}: write it like --set local.lr=0.1")
-    *parents, last = path.strip().split(".")
+    assign(table, path.strip(), value_of(text), f"--set {change}")
+
+
+def assign(table: dict[str, Any], path: str, value: Any, change: str) -> None:
+    """The setting at ``path`` is ``value`` now; ``change`` is what a mistake is told of."""
+    *parents, last = path.split(".")
     here: Any = table
     for key in parents:
         here = _child(here, key, change)
-    here[_position(here, last, change) if isinstance(here, list) else last] = _value(text)
+    here[_position(here, last, change) if isinstance(here, list) else last] = value
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """As TOML reads it; what is not TOML is a word."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -30,7 +35,7 @@ def _value(text: str) -> Any:
 def _child(here: Any, key: str, change: str) -> Any:
     child = here[_position(here, key, change)] if isinstance(here, list) else here.setdefault(key, {})
     if not isinstance(child, dict | list):
-        raise UserError(f"--set {change}: '{key}' is a single value, not a table")
+        raise UserError(f"{change}: '{key}' is a single value, not a table")
     return child
 
 
@@ -39,7 +44,7 @@ def _position(here: list[Any], key: str, change: str) -> int:
     if key in names:
         return names.index(key)
     if not (key.isdecimal() and len(key) < 10) or int(key) >= len(here):
-        raise UserError(f"--set {change}: '{key}' is no name here and no position from 0 to {len(here) - 1}")
+        raise UserError(f"{change}: '{key}' is no name here and no position from 0 to {len(here) - 1}")
     return int(key)
 
 

@@ -3,7 +3,8 @@
 Threads share one interpreter, and the many small operations of small clients wait for its lock; two processes
 are twice as fast there. Each process of the pool is a plain child that talks through a socket: it gets a run,
 tells of its rounds, and ends when its parent says so or is no more. Nothing is lost then, because runs keep
-checkpoints, and no number depends on who took which run.
+checkpoints, and no number depends on who took which run. Members that have nothing left to do leave their
+cores to the others.
 """
 
 import os
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
+from fedcohort.engines import pool
 from fedcohort.runs.run import Callback
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
@@ -30,11 +32,11 @@ from fedcohort.util.user_code import in_words
 from fedcohort.util.warnings import told_by
 
 if TYPE_CHECKING:
-    from fedcohort.runs.comparison import Job, Watcher
-    from fedcohort.runs.experiment import Experiment
+    from fedcohort.runs.comparison import Watcher
+    from fedcohort.runs.schedule import Schedule
     from fedcohort.runs.standings import Outcome
 
-STOP = "stop"
+STOP, CORES = "stop", "cores"  # what a member is told beside its runs
 SENDING = threading.Lock()  # a warning may come from any thread
 
 
@@ -42,16 +44,14 @@ class ProcessPool:
     """``size`` processes that share this machine's cores."""
 
     def __init__(self, size: int) -> None:
-        cores = max(1, usable_cores() // size)
-        self.members = [_start(cores) for _ in range(size)]
+        self.members = [_start(cores) for cores in shares(usable_cores(), size)]
 
-    def carry_out(self, experiment: "Experiment", jobs: Sequence["Job"], watcher: "Watcher") -> None:
-        """All of these runs; the first that fails ends the others too."""
-        waiting, at_work = list(jobs), 0
+    def carry_out(self, schedule: "Schedule", watcher: "Watcher") -> None:
+        """All runs that wait; the first that fails ends the others too."""
         listeners = {connection: _Listener(watcher) for connection, _ in self.members}
-        for connection, _ in self.members[: len(waiting)]:
-            _send(connection, experiment, waiting.pop(0))
-            at_work += 1
+        at_work = [connection for connection, _ in self.members][: len(schedule.waiting)]
+        for connection in at_work:
+            _send(connection, schedule.next())
         while at_work:
             for ready in wait(list(listeners)):
                 connection = cast(Connection, ready)
@@ -60,10 +60,11 @@ class ProcessPool:
                     raise about[0]
                 if kind != "free":
                     getattr(listeners[connection], kind)(*about)
-                elif waiting:
-                    _send(connection, experiment, waiting.pop(0))
+                elif schedule.waiting:
+                    _send(connection, schedule.next())
                 else:
-                    at_work -= 1
+                    at_work.remove(connection)
+                    _spread(at_work)
 
     def __enter__(self) -> "ProcessPool":
         return self
@@ -79,6 +80,18 @@ class ProcessPool:
                     connection.recv_bytes()
             connection.close()
             process.wait()
+
+
+def shares(cores: int, members: int) -> list[int]:
+    """How many cores each member gets: all of them, as evenly as can be, and nobody none."""
+    return [max(1, (cores + place) // members) for place in reversed(range(members))]
+
+
+def _spread(at_work: Sequence[Connection]) -> None:
+    """All cores to those who still have something to do."""
+    for connection, cores in zip(at_work, shares(usable_cores(), max(1, len(at_work))), strict=False):
+        with suppress(OSError):  # it is no more: that is found out when it is listened to
+            _send(connection, CORES, cores)
 
 
 def _heard(connection: Connection) -> tuple[Any, ...]:
@@ -100,6 +113,9 @@ class _Listener:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> None:
         self.progress.after_round(state, report, rows)
 
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.progress.conclude(state, rows)
+
     def close(self, state: State) -> None:
         self.progress.close(state)
 
@@ -110,23 +126,43 @@ class _Listener:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-class _Teller:
+class _Teller(Callback):
     """In the child: a watcher, and the callback of its run, that tells the parent."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.ended = False  # the parent said so, or is no more
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         _send(self.connection, "begin", method, seed, rounds)
         return self
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        """Ends the run if the parent has anything to say, or is no more."""
+        """Ends the run if the parent says so, or is no more."""
         _send(self.connection, "after_round", _light(state), report, list(rows))
-        return self.connection.poll()
+        while not self.ended and self.connection.poll():
+            self.hear()
+        return self.ended
+
+    def hear(self) -> tuple[Any, ...]:
+        """What the parent says next, if it is about a run; the rest is done here."""
+        try:
+            message = _receive(self.connection)
+        except (EOFError, OSError):
+            message = (STOP,)
+        if message[0] == CORES:
+            pool.CORES = message[1]
+        self.ended |= message == (STOP,)
+        return () if message[0] in (STOP, CORES) else message
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        _send(self.connection, "conclude", _light(state), list(rows))
 
     def close(self, state: State) -> None:
         _send(self.connection, "close", _light(state))
+
+    def expect(self, seconds: float) -> None:
+        pass  # nobody here knows of the others
 
     def end(self, outcome: "Outcome") -> None:
         _send(self.connection, "end", outcome)
@@ -179,17 +215,18 @@ def _portable(error: Exception) -> Exception:
 
 def main() -> None:
     """A member: one run after the other, until told to end or alone."""
-    from fedcohort.engines import pool
     from fedcohort.runs.comparison import run_job
 
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
     told = told_by(lambda text: _send(connection, "warned", text))
+    teller = _Teller(connection)
     with suppress(EOFError, OSError), told:  # the parent is no more
-        while (order := _receive(connection)) != (STOP,):
+        while not teller.ended:
+            if not (order := teller.hear()):
+                continue
             try:
-                experiment, job = order
-                run_job(experiment, job, _Teller(connection))
+                run_job(order[0], teller)
             except Exception as error:
                 _send(connection, "failed", _portable(error))
             else:

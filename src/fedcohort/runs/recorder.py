@@ -46,6 +46,8 @@ from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
+from fedcohort.runs.longer import begins
+from fedcohort.runs.run import Callback
 from fedcohort.runs.stored import (
     AGAIN,
     CONFIG,
@@ -100,8 +102,8 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w+.-]+", "_", name)
 
 
-class Recorder:
-    """A callback that keeps a run directory."""
+class Recorder(Callback):
+    """Keeps a run directory."""
 
     def __init__(
         self,
@@ -208,6 +210,11 @@ class Recorder:
             self._save()
         return False
 
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        """The checkpoint knows nothing of these rows: a run that goes on for more rounds has none of them."""
+        self._save()
+        self._write(rows)
+
     def close(self, state: State) -> None:
         """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its
         rows came."""
@@ -254,12 +261,14 @@ class Recorder:
 
 
 def check_config(directory: Path, table: dict[str, Any]) -> None:
-    """Refuses a run directory whose settings, as written or as last used, are not these."""
+    """Refuses a run directory whose settings, as written or as last used, are not these; of a run that goes
+    on for more rounds, the checkpoint knows of fewer."""
     kept = []
     if (directory / CONFIG).exists():
         kept.append(read_toml(directory / CONFIG))
     if checkpoint.exists(directory):
-        kept.append(load_checkpoint(directory)[1]["config"])
+        used = load_checkpoint(directory)[1]["config"]
+        kept += [] if begins(used, table) else [used]
     for theirs in kept:
         if (change := difference(table, theirs)) is not None:
             raise UserError(

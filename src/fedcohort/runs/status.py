@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcohort.runs.conditions import place, swept
+from fedcohort.runs.conditions import place, planned_runs, swept
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
@@ -19,7 +19,6 @@ from fedcohort.runs.stored import (
     TABLE,
     Asked,
     parse_rows,
-    planned,
     runs_of,
     settings_file,
 )
@@ -124,7 +123,7 @@ class Followers:
     @property
     def planned(self) -> int:
         """How many runs there will be."""
-        return len(planned(self.home)) if self.compared else 1
+        return planned_runs(self.home) if self.compared else 1
 
     def look(self) -> list[Status]:
         """Every run that has started, oldest first; one that is damaged hides no other."""

@@ -1,0 +1,173 @@
+"""Which run goes next, and how long all of them will still take.
+
+The longest go first, so that nobody is left alone with one at the end. How long a run takes is seen from runs
+of the same method, and methods that nobody has seen go before all others.
+"""
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedcohort.core.evaluate import Row
+from fedcohort.core.round.loop import Report
+from fedcohort.core.state import State
+from fedcohort.runs.run import Callback
+
+if TYPE_CHECKING:
+    from fedcohort.runs.comparison import Job, Watcher
+    from fedcohort.runs.standings import Outcome
+
+Key = tuple[str, int]  # title and seed of a run
+
+
+@dataclass
+class Pace:
+    """How fast a run goes, from what was seen of it."""
+
+    clock: Callable[[], float] = time.monotonic
+    seen: list[tuple[float, int, int]] = field(default_factory=list)  # time, rounds, clients: first and last
+
+    def add(self, done: int, trained: int) -> None:
+        self.seen[1:] = [(self.clock(), done, trained)]
+
+    @property
+    def clients_per_second(self) -> float:
+        """NaN until it is known."""
+        seconds, done, clients = self._between()
+        return clients / seconds if done > 0 and seconds > 0 else math.nan
+
+    @property
+    def seconds_per_round(self) -> float:
+        """NaN until it is known."""
+        seconds, done, _ = self._between()
+        return seconds / done if done > 0 else math.nan
+
+    def seconds_left(self, rounds: int) -> float:
+        """NaN until it is known."""
+        return (rounds - self.seen[-1][1]) * self.seconds_per_round if self.seen else math.nan
+
+    def _between(self) -> tuple[float, int, int]:
+        if len(self.seen) < 2:
+            return 0.0, 0, 0
+        (then, before, few), (now, after, many) = self.seen
+        return now - then, after - before, many - few
+
+
+@dataclass
+class _Begun:
+    """What is known of a run that was begun."""
+
+    job: "Job"
+    since: float
+    pace: Pace
+    done: int = 0  # rounds
+
+    @property
+    def seconds_per_round(self) -> float:
+        """NaN until it is known; of a run of a single round it is only at its end."""
+        known, rounds = self.pace.seconds_per_round, self.job.experiment.rounds
+        if math.isnan(known) and self.done == rounds:
+            return (self.pace.seen[-1][0] - self.since) / rounds
+        return known
+
+
+class Schedule:
+    """The runs of a comparison that are not complete, ``size`` of them at a time."""
+
+    def __init__(self, jobs: Sequence["Job"], clock: Callable[[], float] = time.monotonic) -> None:
+        self.waiting, self.clock, self.size = list(jobs), clock, 1
+        self.begun: dict[Key, _Begun] = {}
+
+    def next(self) -> "Job":
+        """The one that is to go now: of a method that nobody has seen, or else the longest."""
+        seen = {begun.job.method.title for begun in self.begun.values()}
+        chosen = max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job)))
+        self.waiting.remove(chosen)
+        known = self.begun.get(chosen.key)
+        done = known.done if known else 0
+        self.begun[chosen.key] = _Begun(chosen, self.clock(), Pace(self.clock), done)
+        return chosen
+
+    def again(self, job: "Job") -> None:
+        """Somebody else has to go on with it."""
+        self.waiting.insert(0, job)
+
+    def saw(self, run: Key, done: int) -> None:
+        """It has done so many of its rounds."""
+        self.begun[run].done = done
+        self.begun[run].pace.add(done, 0)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until all are complete; NaN until anything is known."""
+        if math.isnan(self._per_round("")):
+            return math.nan
+        waiting = {job.key for job in self.waiting}
+        at_work = sorted(self._left(begun.job) for run, begun in self.begun.items() if run not in waiting)
+        ends = ([0.0] * self.size + at_work)[-self.size :]  # those before have ended
+        for seconds in sorted(map(self._left, self.waiting), reverse=True):
+            heapq.heapreplace(ends, ends[0] + seconds)
+        return max(ends)
+
+    def _left(self, job: "Job") -> float:
+        """What a run will still take; 0 where nobody can tell."""
+        done = self.begun[job.key].done if job.key in self.begun else 0
+        per_round = self._per_round(job.method.title)
+        return 0.0 if math.isnan(per_round) else (job.experiment.rounds - done) * per_round
+
+    def _per_round(self, method: str) -> float:
+        """Of a method's runs so far; before there are any, of all runs."""
+        known = {run: begun.seconds_per_round for run, begun in self.begun.items()}
+        known = {run: seconds for run, seconds in known.items() if not math.isnan(seconds)}
+        own = [known[run] for run in known if self.begun[run].job.method.title == method]
+        several = own or list(known.values())
+        return sum(several) / len(several) if several else math.nan
+
+
+class Timed:
+    """A watcher that passes on what it is told, and how long all runs will still take.
+
+    After every round it asks ``enough`` whether the run is to stop there, for somebody else to go on with.
+    """
+
+    def __init__(self, watcher: "Watcher", schedule: Schedule) -> None:
+        self.watcher, self.schedule = watcher, schedule
+        self.begun: dict[Key, Callback] = {}
+        self.enough: Callable[[], bool] = lambda: False
+
+    def begin(self, method: str, seed: int, rounds: int) -> Callback:
+        run = method, seed
+        if run not in self.begun:  # else it only goes on elsewhere
+            self.begun[run] = self.watcher.begin(method, seed, rounds)
+        return _Rounds(self, run, self.begun[run])
+
+    def end(self, outcome: "Outcome") -> None:
+        self.expect(self.schedule.seconds_left)
+        self.watcher.end(outcome)
+
+    def stop(self) -> None:
+        self.watcher.stop()
+
+    def expect(self, seconds: float) -> None:
+        self.watcher.expect(seconds)
+
+
+class _Rounds(Callback):
+    """The callback of one run."""
+
+    def __init__(self, timed: Timed, run: Key, then: Callback) -> None:
+        self.timed, self.run, self.then = timed, run, then
+
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        self.timed.schedule.saw(self.run, state.round)
+        self.timed.expect(self.timed.schedule.seconds_left)
+        return self.then.after_round(state, report, rows) or self.timed.enough()
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.then.conclude(state, rows)
+
+    def close(self, state: State) -> None:
+        self.then.close(state)

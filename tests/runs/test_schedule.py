@@ -1,0 +1,113 @@
+"""Runs side by side: the longest first, no core without work, and a word of how long all will take."""
+
+import math
+from multiprocessing import Pipe
+from pathlib import Path
+
+import pytest
+
+from fedcohort.engines import pool
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.runs.comparison import Job
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.processes import CORES, STOP, _send, _spread, _Teller, shares
+from fedcohort.runs.schedule import Schedule
+from fedcohort.testing import tiny_task
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def jobs(methods: list[str], seeds: int, rounds: int = 10) -> list[Job]:
+    asked = Experiment.of({"method": list(methods), "rounds": rounds})
+    return [Job(asked, method, seed, Path()) for seed in range(seeds) for method in asked.methods]
+
+
+def begun(schedule: Schedule, clock: Clock, seconds: dict[str, float], rounds: int = 3) -> None:
+    """One run of each method is under way and has done some rounds, each of which took it so long."""
+    for _ in seconds:
+        schedule.next()
+    start = clock.now
+    for method, each in seconds.items():
+        for done in range(1, rounds + 1):
+            clock.now = start + done * each
+            schedule.saw((method, 0), done)
+
+
+def test_every_method_is_seen_once_and_then_the_longest_goes_first():
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg", "scaffold", "fedprox"], 2), clock)
+    assert [schedule.next().method.title for _ in range(3)] == ["fedavg", "scaffold", "fedprox"]
+    for method, seconds in {"fedavg": 1.0, "scaffold": 3.0, "fedprox": 2.0}.items():
+        for done in (1, 2):
+            clock.now += seconds
+            schedule.saw((method, 0), done)
+    assert [schedule.next().method.title for _ in range(3)] == ["scaffold", "fedprox", "fedavg"]
+
+
+def test_time_left_is_that_of_the_member_with_the_most_to_do():
+    """Of 10 rounds 3 are done: fedavg has 7 s to go, scaffold 21 s. The two that wait take 10 s and 30 s; on
+    two members the longer one starts after 7 s and ends after 37 s."""
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg", "scaffold"], 2), clock)
+    schedule.size = 2
+    assert math.isnan(schedule.seconds_left)
+    begun(schedule, clock, {"fedavg": 1.0, "scaffold": 3.0})
+    assert schedule.seconds_left == pytest.approx(37)
+    schedule.size = 1
+    schedule.begun.clear()
+    schedule.waiting = jobs(["fedavg", "scaffold"], 2)
+    begun(schedule, clock, {"fedavg": 1.0})  # nobody knows of the other: as long as this one
+    assert schedule.seconds_left == pytest.approx(7 + 3 * 10)
+
+
+def test_runs_of_a_single_round_tell_how_long_they_took_at_their_end():
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg"], 3, rounds=1), clock)
+    schedule.next()
+    clock.now = 4.0
+    schedule.saw(("fedavg", 0), 1)
+    assert schedule.seconds_left == 8
+
+
+def test_a_run_that_was_stopped_waits_with_what_is_left_of_it():
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg"], 2), clock)
+    job = schedule.next()
+    for done in (1, 2, 3, 4):
+        clock.now += 1
+        schedule.saw(("fedavg", 0), done)
+    schedule.again(job)
+    assert schedule.seconds_left == pytest.approx(6 + 10)
+
+
+def test_no_core_is_left_out():
+    assert shares(8, 3) == [3, 3, 2]
+    assert shares(2, 3) == [1, 1, 1]
+    assert shares(5, 1) == [5]
+
+
+def test_who_is_left_gets_the_cores_of_those_who_are_done(monkeypatch):
+    """The parent says so between two rounds, and the engine that is at work follows."""
+    monkeypatch.setattr(pool, "CORES", 1)
+    monkeypatch.setattr("fedcohort.runs.processes.usable_cores", lambda: 3)
+    engine = PoolEngine(tiny_task())
+    assert engine.pool is None
+    parent, child = Pipe()
+    teller = _Teller(child)
+    _spread([parent])
+    assert teller.hear() == ()
+    assert engine.pool._max_workers == 3
+    _send(parent, CORES, 2)
+    _send(parent, STOP)
+    teller.hear()
+    assert (pool.CORES, teller.ended) == (2, False)
+    teller.hear()
+    assert teller.ended
