@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.runs.conditions import combinations, in_words, place, settings
+from fedcohort.runs.conditions import combinations, in_words, place, planned_runs, settings, swept
 from fedcohort.runs.standings import Outcome, rankings
 from fedcohort.util.errors import UserError
 from support.result_dirs import asked
@@ -83,3 +83,26 @@ def test_settings_beyond_all_measure_are_refused() -> None:
     with pytest.raises(UserError, match="more than 1,000 settings"):
         settings(asked("fedavg", local={str(number): 1 for number in range(1001)}))
     assert settings(asked("fedavg", local={"lr": 10**400}))["local.lr"] == str(10**400)
+
+
+def test_what_a_file_sweeps_is_a_condition_also_where_labels_tell_it(tmp_path: Path) -> None:
+    """FedProx is run for each alpha and mu; FedAvg, which has no mu, for each alpha."""
+    (tmp_path / "experiment.toml").write_text(
+        'seeds = [0, 1, 2]\nmethod = ["fedavg", "fedprox"]\n'
+        '[sweep]\n"partition.alpha" = [0.1, 0.5]\n"method.fedprox.mu" = [0.1, 1.0]\n'
+    )
+    assert planned_runs(tmp_path) == 3 * (2 + 4)
+    runs = [asked(f"fedlecc+fedprox(mu={mu})", label=f"both (mu={mu})") for mu in (0.1, 1.0)]
+    told = place(runs, swept(tmp_path))
+    assert [(run.method, run.settings) for run in told] == [
+        ("both", {"method.fedprox.mu": 0.1}),
+        ("both", {"method.fedprox.mu": 1.0}),
+    ]
+    (tmp_path / "experiment.toml").write_text(
+        'seeds = [0]\nmethod = ["fedavg", "fedprox"]\n[sweep]\nzip = true\n'
+        '"rounds" = [1, 1, 2]\n"method.fedprox.mu" = [0.1, 0.2, 0.3]\n'
+    )
+    assert planned_runs(tmp_path) == 2 + 3
+    (tmp_path / "experiment.toml").write_text("seeds = [0]\nmethod = ['fedavg']\n[sweep]\nrounds = '[x'\n")
+    with pytest.raises(UserError, match="not a list of values"):
+        swept(tmp_path)

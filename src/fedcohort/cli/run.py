@@ -154,11 +154,12 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
     finally:
         watcher.stop()
     outcomes = with_conditions(plan.home, outcomes)
+    if news:
+        write_summary(plan.home, outcomes)
     _show_outcomes(outcomes, plan.experiment, as_json)
     if news:
         from fedcohort.report import REPORT, write_report
 
-        write_summary(plan.home, outcomes)
         page = write_report([plan.home], plan.home / REPORT, private=True)
     if not as_json:
         messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcohort.runs.conditions import Placed, keys_of, place, settings, swept, text
+from fedcohort.runs.recorder import disk_mistakes
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import ASKED, CONFIG, TABLE, RunDir, runs_in
 from fedcohort.util.checkpoint import write_atomically
@@ -71,7 +72,8 @@ def write_summary(home: Path, outcomes: Sequence[Outcome]) -> None:
         lines.append([safe_name(outcome.method), outcome.seed, *own, *known])
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\n").writerows(lines)
-    write_atomically(home / TABLE, out.getvalue().encode())
+    with disk_mistakes(home):
+        write_atomically(home / TABLE, out.getvalue().encode())
 
 
 def _numbers(run: RunDir) -> "DataFrame":
