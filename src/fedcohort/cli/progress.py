@@ -110,6 +110,13 @@ class LiveBoard(_Expects):
         return board(list(self.lines.values()), title)
 
 
+def watcher_of(runs: int, silent: bool) -> Silent:
+    """Shows how so many runs go."""
+    if silent:
+        return Silent()
+    return LiveBoard(runs) if messages.is_terminal else Lines(runs)
+
+
 class _Told(Callback):
     """Keeps the line of its run up to date."""
 

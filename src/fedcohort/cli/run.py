@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -124,47 +124,31 @@ def _seeds(text: str) -> list[int]:
 
 def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) -> None:
     from fedcohort.cli.tables import messages
+    from fedcohort.python.comparison import notes
     from fedcohort.runs.comparison import prepare
 
     plan = prepare(experiment, out)
-    read = experiment.federation(experiment.seeds[0]).provenance["data"].get("read")
-    for note in () if as_json or quiet else filter(None, (*experiment.notes, read)):
+    for note in () if as_json or quiet else notes(experiment):
         messages.print(f"note: {note}", markup=False)
     _carry_out(plan, as_json, quiet)
 
 
 def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
-    import torch
-
     from fedcohort.cli.tables import messages
-    from fedcohort.runs.comparison import carry_out
-    from fedcohort.runs.results import write_summary
-    from fedcohort.runs.standings import with_conditions
+    from fedcohort.python.comparison import complete
     from fedcohort.util.user_code import resume_command
 
-    torch.set_num_threads(1)  # results must not depend on how many cores there are
-    news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    watcher = watcher_of(news, quiet)
     try:
-        outcomes = carry_out(plan, watcher)
+        done = complete(plan, progress=not quiet)
     except KeyboardInterrupt:
         command = resume_command(plan.home, plan.experiment.table())
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
-    finally:
-        watcher.stop()
-    outcomes = with_conditions(plan.home, outcomes)
-    if news:
-        write_summary(plan.home, outcomes)
-    _show_outcomes(outcomes, plan.experiment, as_json)
-    if news:
-        from fedcohort.report import REPORT, write_report
-
-        page = write_report([plan.home], plan.home / REPORT, private=True)
+    _show_outcomes(done.outcomes, plan.experiment, as_json)
     if not as_json:
         messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)
-        if news:
-            messages.print(f"Report: {page}", markup=False, soft_wrap=True)
+        if done.report:
+            messages.print(f"Report: {done.report}", markup=False, soft_wrap=True)
 
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
@@ -210,13 +194,3 @@ def _looks(federation: "Federation") -> str:
     """Which kinds of pictures there are, if several."""
     kinds = federation.provenance["partition"].get("domains", {})
     return f" ({', '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
-
-
-def watcher_of(runs: int, silent: bool) -> Any:
-    """Shows how so many runs go."""
-    from fedcohort.cli.progress import Lines, LiveBoard, Silent
-    from fedcohort.cli.tables import messages
-
-    if silent:
-        return Silent()
-    return LiveBoard(runs) if messages.is_terminal else Lines(runs)

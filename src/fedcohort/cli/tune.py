@@ -52,7 +52,7 @@ def tune(
     """
     import torch
 
-    from fedcohort.cli.run import watcher_of
+    from fedcohort.cli.progress import watcher_of
     from fedcohort.report.tuned import write_tuned
     from fedcohort.runs.tuning_files import begin, reopen, write_best
 

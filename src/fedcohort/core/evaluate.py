@@ -67,6 +67,15 @@ def settle(method: Method, state: State, profile: Profile, engine: Engine) -> St
     return answered(ask(method, state, now, "serving"), engine)[0]
 
 
+def presented(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[State, Task, Profile, Engine]:
+    """All of them as they are when models are looked at: merged, and every client served."""
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    return settle(method, state, profile, engine), task, profile, engine
+
+
 def serving(method: Method, state: State) -> list[Served]:
     """Each model with the clients it serves."""
     group = state.grouping["group"]
@@ -248,9 +257,7 @@ def evaluation_rows(
 ) -> tuple[list[Row], list[Row]]:
     """The global and personal scopes, fairness and groups; with ``clients``, also a line for every client and
     what the server found out about each."""
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
     scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
     names = task.federation.classes
@@ -267,9 +274,7 @@ def evaluation_rows(
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = _revealed(engine.score(models, kept=batchnorm.kept(task, adapted, state.clients)), method, task)
     rows = scope_rows(state.round, "adapted", scores, task.federation.classes)

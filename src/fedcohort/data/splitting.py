@@ -15,7 +15,8 @@ from torch import Tensor
 from fedcohort.data.corruptions import change_images
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.federation import Federation, Split
-from fedcohort.data.partition import Partition, Partitioner
+from fedcohort.data.given import dataset_of
+from fedcohort.data.partition import Partition, Partitioner, partitioner
 from fedcohort.data.partition._dealing import apportion
 from fedcohort.data.scaling import Rule, Scale, Scaling
 from fedcohort.util import keyed
@@ -49,14 +50,17 @@ class SplitPlan:
 
 
 def federate(
-    dataset: Dataset,
-    partition: Partitioner,
+    dataset: Any,
+    partition: Partitioner | None = None,
     split: SplitPlan | None = None,
     seed: int = 0,
     scale: Rule | Scale = "federated",
 ) -> Federation:
-    """Deal ``dataset`` to clients with ``partition``, split every client's rows, and scale its numbers by the
-    training rows: everybody's, each client's own, or by a scale that is given."""
+    """Deal ``dataset``, or data that ``load`` takes without options, to clients with ``partition``, split
+    every client's rows, and scale its numbers by the training rows: everybody's, each client's own, or by a
+    scale that is given. Without ``partition`` the data's own clients are taken."""
+    dataset = dataset_of(dataset)
+    partition = partitioner("natural") if partition is None else partition
     split = build(SplitPlan, vars(split or SplitPlan()), "split")  # the ranges hold for Python callers too
     mode = split.chosen(dataset, partition)
     x, y, owner = _to_deal(dataset, mode, partition.by_owner)

@@ -29,7 +29,7 @@ from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.method_entries import read_methods, read_own_local, write_method
-from fedcohort.runs.overrides import assign, override
+from fedcohort.runs.overrides import assign, override_all
 from fedcohort.runs.run import Evaluation
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
@@ -85,9 +85,9 @@ class Experiment:
             raise UserError(f"cannot read {path}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from None
-        for change in overrides:
-            override(table, change)
-        return cls.of(table, path.stem)
+        notes = override_all(table, overrides)
+        experiment = cls.of(table, path.stem)
+        return dataclasses.replace(experiment, notes=(*notes, *experiment.notes)) if notes else experiment
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
@@ -192,8 +192,12 @@ class Experiment:
         slot = _cached_dataset(repr(self.data))
         if not slot:
             source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
-            slot.append(source.load(Places.of(self.data.get("root"))))
+            slot.append(vars(self).get("brought") or source.load(Places.of(self.data.get("root"))))
         return slot[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which cannot find what is in the memory of this one."""
+        return vars(self) | ({"brought": self.dataset} if self.data["source"] == "memory" else {})
 
     @property
     def scale(self) -> Rule:

@@ -1,10 +1,53 @@
 """``--set local.lr=0.1``: one setting of an experiment's table changed from the command line."""
 
+import copy
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedcohort.data.partition import PARTITIONS
+from fedcohort.data.sources import COMMON, SOURCES
+from fedcohort.models import MODELS
 from fedcohort.util.errors import UserError
+from fedcohort.util.registry import Registry
+from fedcohort.util.settings import settings_of
+
+# Tables that name a thing and hold its settings: by which key, where it is found, settings of all its kind.
+NAMING: dict[str, tuple[str, Registry[Any], Iterable[str]]] = {
+    "partition": ("name", PARTITIONS, ()),
+    "model": ("name", MODELS, ()),
+    "data": ("source", SOURCES, COMMON),
+}
+
+
+def override_all(table: dict[str, Any], changes: Iterable[str]) -> list[str]:
+    """Applies all changes. A thing that they name in place of another has no use for the other's settings:
+    the notes say which were dropped."""
+    before = copy.deepcopy(table)
+    for change in changes:
+        override(table, change)
+    return [
+        f"{section}.{key} = {named}: {', '.join(dropped)} of the file dropped, which it does not have"
+        for section, (key, registry, common) in NAMING.items()
+        if (named := _renamed(before.get(section), table.get(section), key, registry)) is not None
+        and (dropped := _drop(before[section], table[section], {key, *common}, registry.get(named)))
+    ]
+
+
+def _renamed(before: Any, after: Any, key: str, registry: Registry[Any]) -> str | None:
+    """What stands in the place of another thing now, if it is known."""
+    if not isinstance(before, dict) or not isinstance(after, dict) or before.get(key) == after.get(key):
+        return None
+    return after[key] if after.get(key) in registry.names() else None
+
+
+def _drop(before: Mapping[str, Any], after: dict[str, Any], kept: set[str], cls: type) -> list[str]:
+    """Takes away what the file set and nobody changed, unless ``cls`` has such a setting too."""
+    known = kept | {setting.name for setting in settings_of(cls)}
+    unfit = [key for key in before if key not in known and before[key] == after.get(key)]
+    for key in unfit:
+        del after[key]
+    return unfit
 
 
 def override(table: dict[str, Any], change: str) -> None:
