@@ -11,11 +11,25 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.core.roles import ROLES
+from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
-from fedcohort.runs.standings import Standing, cell, columns, rounds_cells
+from fedcohort.runs.standings import Standing, cell, columns, rounds_cells, uneven
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
 results = Console(highlight=False)
+
+
+def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequence[str]) -> None:
+    """Methods under the same conditions, which are its heading where there are several."""
+    told = standings[0].settings
+    if told:
+        results.print(in_words(told), style="bold underline", markup=False)
+    asked = told.get("rounds", rounds)
+    results.print(leaderboard(standings, asked if isinstance(asked, int) else rounds))
+    if (summary := rounds_table(standings)) is not None:
+        results.print(summary)
+    if caution := uneven(standings, references):
+        results.print(f"note: {caution}", markup=False)
 
 
 def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:

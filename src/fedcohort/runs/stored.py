@@ -18,6 +18,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
@@ -43,7 +44,7 @@ class RunSettings:
     """The settings of one run as its directory keeps them: texts and numbers, of which nothing is made."""
 
     def __init__(self, table: dict[str, Any], path: Path) -> None:
-        self.table = table
+        self.table, self.flat = table, flat(table, path)
         hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[Seed, ...], "method": list}
         told = fields(table, hints, path)
         if not told["seeds"] or not told["method"]:
@@ -289,6 +290,23 @@ def in_order(home: Path, runs: Iterable[RunDir]) -> list[RunDir]:
     listed = planned(home) if (home / ASKED).exists() else []
     place = {run: number for number, run in enumerate(listed)}
     return sorted(runs, key=lambda run: place.get((run.settings.title, run.settings.seed), len(place)))
+
+
+def runs_in(directories: Iterable[Path], left_out: list[str]) -> list[RunDir]:
+    """Every run of these directories, each of one run or of a comparison, once and in the order asked for;
+    why some cannot be read goes to ``left_out``."""
+    found: dict[Path, RunDir] = {}
+    for directory in directories:
+        settings_file(directory)
+        homes = []
+        for path in runs_of(directory):
+            try:
+                homes.append(RunDir.read(path))
+            except UserError as error:
+                left_out.append(str(error))
+        for home in in_order(directory, homes):
+            found.setdefault(home.directory.resolve(), home)
+    return list(found.values())
 
 
 def _started(run: Path) -> str:
