@@ -23,6 +23,8 @@ TINY = {
     "A": replace(jobs.JOBS["A"], examples=2_000, clients=10, cohort=3, rounds=3, tests=200),
     "B": replace(jobs.JOBS["B"], examples=500, clients=5, cohort=2, rounds=2, tests=100),
     "C": replace(jobs.JOBS["C"], examples=2_400, clients=40, cohort=4, rounds=2, tests=200),
+    "E": replace(jobs.PAPERS["E"], examples=300, clients=5, cohort=2, rounds=2, tests=50, epochs=2),
+    "P": replace(jobs.PAPERS["P"], examples=300, clients=5, cohort=2, rounds=2, tests=50, epochs=2),
 }
 
 
@@ -32,9 +34,11 @@ def data(request: pytest.FixtureRequest) -> jobs.Data:
 
 
 def test_jobs_are_the_ones_that_are_described() -> None:
-    """784*200+200 + 200*200+200 + 200*10+10 weights, and LeNet-5's 62,006; C holds 60 examples a client."""
-    sizes = {name: sum(np.prod(w) + b for w, b in job.layers) for name, job in jobs.JOBS.items()}
-    assert sizes == {"A": 199_210, "B": 62_006, "C": 199_210}
+    """784*200+200 + 200*200+200 + 200*10+10 weights, LeNet-5's 62,006 and the 93,962 of Clust-PSI-PFL's
+    network; C holds 60 examples a client."""
+    known = {**jobs.JOBS, **jobs.PAPERS}
+    sizes = {name: sum(np.prod(w) + b for w, b in job.layers) for name, job in known.items()}
+    assert sizes == {"A": 199_210, "B": 62_006, "C": 199_210, "E": 62_006, "P": 93_962}
     assert jobs.JOBS["C"].examples / jobs.JOBS["C"].clients == 60
 
 
@@ -68,7 +72,7 @@ def test_writing_and_reading_gives_the_same_job(data: jobs.Data, tmp_path: Path)
 
 def test_fedcohort_takes_the_same_round_as_the_plain_loop(data: jobs.Data) -> None:
     """With one batch per client there is nothing to shuffle, so weights agree up to rounding."""
-    data = replace(data, job=replace(data.job, batch=data.job.examples))
+    data = replace(data, job=replace(data.job, batch=data.job.examples, augment=False))
     method, task = build_task(data)
     state = first_state(method, task, data)
     engine = make_engine("reference", task)

@@ -35,16 +35,16 @@ class Augment:
 
     def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
         """A changed copy of the batch ``[n, C, H, W]``."""
-        brightness, contrast, saturation, is_grey, is_mirrored = self.looks(len(x), draw).T[
-            ..., None, None, None
-        ]
-        x = x * self.std + self.mean
+        looks = self.looks(len(x), draw).to(x.device)
+        brightness, contrast, saturation, is_grey, is_mirrored = looks.T[..., None, None, None]
+        mean, std = self.mean.to(x.device), self.std.to(x.device)
+        x = x * std + mean
         x = adjust_brightness(x, brightness)
         x = adjust_contrast(x, contrast)
         x = adjust_saturation(x, saturation)
         x = torch.where(is_mirrored > 0, x.flip(-1), x)
         x = torch.where(is_grey > 0, grey(x), x)
-        return (x - self.mean) / self.std
+        return (x - mean) / std
 
     def looks(self, count: int, draw: torch.Generator) -> Tensor:
         """``[count, 5]``: factors of brightness, contrast and saturation, and whether (0 or 1) an image loses
@@ -69,7 +69,7 @@ def adjust_saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 def grey(x: Tensor) -> Tensor:
     """``[n, 1, H, W]``: how bright each pixel seems."""
-    weights = torch.tensor(LUMA[x.shape[1]]).view(-1, 1, 1)
+    weights = torch.tensor(LUMA[x.shape[1]], device=x.device).view(-1, 1, 1)
     return (x * weights).sum(1, keepdim=True)
 
 

@@ -71,6 +71,10 @@ class FedConcat(Averaging, Grouping, Merges):
     def uses(self) -> frozenset[str]:
         return frozenset() if self.inferred else frozenset({"counts"})
 
+    def server_bytes(self, profile: Profile) -> int:
+        """With a capacity, what each client would cost in each place of each group."""
+        return 0 if self.capacity is None else int(2 * 8 * self.capacity * profile.num_clients**2)
+
     def check(self, profile: Profile) -> None:
         last_layer(profile.model)
 

@@ -116,6 +116,7 @@ class Plan:
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
+    _ = experiment.means.chosen  # refuses what is not here
     for job in _jobs(experiment, out):
         with own_mistakes():
             fitted = job.experiment.task(job.seed).for_method(job.method)
@@ -307,7 +308,7 @@ def _run(job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with recorder.doubting(restored), own_mistakes():
-        result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
+        result = run(job.method, task, *wishes, callbacks, restored, experiment.means.engine_for, folder)
     if result.state.round < experiment.rounds:
         raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)

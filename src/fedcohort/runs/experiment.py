@@ -25,6 +25,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
@@ -67,6 +68,7 @@ class Experiment:
     own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
     sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
+    means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
     @classmethod
@@ -134,6 +136,7 @@ class Experiment:
             own_local=read_own_local(top.method, methods),
             sweep=Sweep.read(top.sweep),
             trackers=read_trackers(top.track),
+            means=build(Means, top.run, "run"),
             notes=tuple(notes),
         )
 
@@ -244,6 +247,8 @@ class Experiment:
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
+        if method is None and self.means != Means():
+            sections["run"] = dataclasses.asdict(self.means)
         if method is None and self.sweep.values:
             sections["sweep"] = self.sweep.table()
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
@@ -277,6 +282,7 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
+    run: dict = field(default_factory=dict)
     sweep: dict = field(default_factory=dict)
 
 

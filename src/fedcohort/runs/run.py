@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
-
 from fedcohort.core.engine import Ahead, Engine
 from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.core.method import Method
@@ -17,8 +15,7 @@ from fedcohort.core.round.merge import too_short
 from fedcohort.core.round.preparation import orders_ahead
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.choice import Means
 from fedcohort.presets import read_method
 from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
 from fedcohort.util.errors import UserError
@@ -95,7 +92,7 @@ def run(
     if caution := too_short(method.grouping, rounds):
         warnings.warn(caution, RuntimeWarning, stacklevel=2)
     task = task.for_method(method)
-    profile, workers = task.profile(method), (engine or default_engine)(task)
+    profile, workers = task.profile(method), (engine or Means().engine_for)(task)
     state, table = resume or (start(method, task, profile, folder), [])
     table = list(table)
     measures = _Measures(evaluation, method, task, profile, workers)
@@ -169,11 +166,6 @@ class _Measures:
             ending.append(Row(state.round, "run", "", "", PER_ROUND, mean))
             ending += run_rows(curve, wanted.last, wanted.best, wanted.blocks, wanted.target)
         return (rows, ending) if state.round % wanted.every == 0 else ([], rows + ending)
-
-
-def default_engine(task: Task) -> Engine:
-    """All clients at once on a GPU, or one worker per core."""
-    return BatchedEngine(task) if torch.cuda.is_available() else PoolEngine(task)
 
 
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
