@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedcohort.cli.options import AsJson, Out, Quiet, Track
+from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def run(
         typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
     ] = False,
     track: Track = None,
+    ray: OnRay = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -70,7 +71,7 @@ def run(
             )
         from fedcohort.runs.comparison import reopen
 
-        _carry_out(reopen(resume, trust).tracked(track or []), as_json, quiet)
+        _carry_out(reopen(resume, trust).tracked(track or []).running_on(ray), as_json, quiet)
         return
     if trust:
         raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
@@ -81,7 +82,8 @@ def run(
     from fedcohort.runs.experiment import Experiment
 
     changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
-    _compare(Experiment.read(experiment, changes).tracked(track or []), out, as_json, quiet)
+    asked = Experiment.read(experiment, changes).tracked(track or []).running_on(ray)
+    _compare(asked, out, as_json, quiet)
 
 
 def _seeds(text: str) -> list[int]:
@@ -116,6 +118,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         outcomes = carry_out(plan, watcher)
     except KeyboardInterrupt:
         command = resume_command(plan.home, plan.experiment.table())
+        if on := plan.experiment.running.ray:
+            command += f" --ray {on}"
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:

@@ -1,7 +1,7 @@
 """Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import tomli_w
 import torch
 
+from fedcohort.core.engine import Engine
 from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
 from fedcohort.core.state import State
@@ -93,6 +94,10 @@ class Plan:
         """The same plan with further trackers."""
         return replace(self, experiment=self.experiment.tracked(texts))
 
+    def running_on(self, ray: str | None) -> "Plan":
+        """The same plan on a Ray cluster, if one is named."""
+        return replace(self, experiment=self.experiment.running_on(ray))
+
 
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
@@ -151,7 +156,7 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
     They go one after the other, each on all cores, until it is seen that all will take long: then they go
-    side by side.
+    side by side. On a cluster see :mod:`fedcohort.runs.on_ray`.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
@@ -159,7 +164,11 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
         left = [job for job in plan.jobs if read_result(job.directory) is None]
         schedule = Schedule(left, plan.experiment.rounds)
         timed = Timed(watcher, schedule)
-        if side_by_side() > 1:
+        if plan.experiment.running.ray and left:
+            from fedcohort.runs.on_ray import carry_out_on_ray
+
+            carry_out_on_ray(plan, schedule, timed)
+        elif side_by_side() > 1:
             _until_worth_it(plan.experiment, schedule, timed)
             if len(schedule.waiting) > 1:
                 schedule.size = min(side_by_side(), len(schedule.waiting))
@@ -208,7 +217,9 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
     return Plan(experiment, home, tuple(jobs))
 
 
-def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
+def run_job(
+    experiment: Experiment, job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None
+) -> Outcome:
     """One run to its end."""
     name, table = job.method.title, experiment.table(job.method, job.seed)
     numbers = read_result(job.directory)
@@ -223,7 +234,7 @@ def run_job(experiment: Experiment, job: Job, watcher: Watcher) -> Outcome:
     with disk_mistakes(job.directory):
         job.directory.mkdir(parents=True, exist_ok=True)
         with held(job.directory):
-            outcome = _run(experiment, job, task, recorder, watcher)
+            outcome = _run(experiment, job, task, recorder, watcher, engine)
     watcher.end(outcome)
     return outcome
 
@@ -250,7 +261,14 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     )
 
 
-def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
+def _run(
+    experiment: Experiment,
+    job: Job,
+    task: Task,
+    recorder: Recorder,
+    watcher: Watcher,
+    engine: Callable[[Task], Engine] | None,
+) -> Outcome:
     name, restored = job.method.title, recorder.open()
     if restored is not None:
         _refuse_misfit(restored[0], task.for_method(job.method), experiment.rounds, job.directory)
@@ -259,7 +277,7 @@ def _run(experiment: Experiment, job: Job, task: Task, recorder: Recorder, watch
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with own_mistakes():
-        result = run(job.method, task, *wishes, callbacks, restored, folder=folder)
+        result = run(job.method, task, *wishes, callbacks, restored, engine, folder)
     if result.state.round < experiment.rounds:
         raise StoppedError(f"{name} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)

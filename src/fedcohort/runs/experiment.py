@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
@@ -45,6 +45,14 @@ HELD_OUT = 0.2  # of the training data, when a method needs validation data and 
 
 
 @dataclass(frozen=True)
+class Running:
+    """Where runs are carried out. No run directory keeps it: who continues one says it again."""
+
+    ray: str = ""  # a Ray cluster: "local", "auto" or host:port of its head node; empty: none
+    data: Literal["sent", "read"] = "sent"  # to the cluster's machines, or by each of them from its path
+
+
+@dataclass(frozen=True)
 class Experiment:
     """The settings of a comparison, checked."""
 
@@ -64,6 +72,7 @@ class Experiment:
     trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
+    running: Running = field(default_factory=Running, compare=False)  # nor does where it runs
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
     @classmethod
@@ -129,6 +138,7 @@ class Experiment:
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             trackers=read_trackers(top.track),
+            running=build(Running, top.run, "run"),
             notes=tuple(notes),
         )
 
@@ -137,6 +147,17 @@ class Experiment:
         more = read_trackers(parse_trackers(texts))
         kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
         return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
+
+    def running_on(self, ray: str | None) -> "Experiment":
+        """The same experiment on this Ray cluster; None: where its file says."""
+        if ray is None:
+            return self
+        return dataclasses.replace(self, running=dataclasses.replace(self.running, ray=ray))
+
+    @property
+    def unread(self) -> "Experiment":
+        """The same experiment for somebody who reads the data himself."""
+        return dataclasses.replace(self)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -217,6 +238,7 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
+    run: dict = field(default_factory=dict)
 
 
 def config_hash(table: Mapping[str, Any]) -> str:
