@@ -9,7 +9,6 @@ not know.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -177,6 +176,7 @@ class Rows(Lazy):
 
     def __init__(self, rows: Sequence[Tensor | BlockRow]) -> None:
         self.rows = list(rows)
+        self._matrix: Tensor | None = None  # no cached_property: its lock is one for all objects
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -187,10 +187,11 @@ class Rows(Lazy):
         return self.tensor()[key]
 
     def tensor(self) -> Tensor:
+        if self._matrix is None:
+            self._matrix = self._written()
         return self._matrix
 
-    @cached_property
-    def _matrix(self) -> Tensor:
+    def _written(self) -> Tensor:
         written: dict[int, Tensor] = {}
         for block, positions, places in self._blocks():
             written.update(zip(positions, block.movements(places), strict=True))

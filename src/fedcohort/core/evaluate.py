@@ -23,7 +23,7 @@ from fedcohort.core.deltas import Rows
 from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Clients, Memory, Round
+from fedcohort.core.records import Clients, Round
 from fedcohort.core.roles.optional import Asks, Serves, Tells, TellsIID
 from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
@@ -112,7 +112,7 @@ def adapt(
     elif answers:
         moves = Rows([answer.up["delta"] for answer in answers]).tensor()  # at once: they may be elsewhere
         for answer, delta in zip(answers, moves, strict=True):
-            params = orders[answer.client].down["params"] + delta
+            params = delta.add_(orders[answer.client].down["params"])
             models.append(({"params": params, "buffers": answer.buffers}, torch.tensor([answer.client])))
     trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
     kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]

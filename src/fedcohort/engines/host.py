@@ -201,7 +201,7 @@ class Host:
         elif callable(data):
             if name not in self.read:
                 self.read = {name: read_here(data)}
-            data = self.read[name].part(torch.tensor(node.work.shards.clients(shard)))
+            data = self.read[name].part(node.work.shards.clients(shard))
         node.take(shard, data)
 
     def ask(

@@ -183,10 +183,7 @@ class RayEngine:
             for shard, places in self.shards.of_each(members).items():
                 served[shard].append((number, members[places]))
         uses = {shard: {number for number, _ in own} for shard, own in served.items()}
-        asked = {
-            shard: (own, _kept(kept, torch.tensor(self.shards.clients(shard))))
-            for shard, own in served.items()
-        }
+        asked = {shard: (own, _kept(kept, self.shards.clients(shard))) for shard, own in served.items()}
         told = _joined(self._ask("score", asked, (), [model for model, _ in models], uses))
         size, right, loss, classes = zip(*(told[shard] for shard in sorted(told)), strict=True)
         sizes, rights = zip(*classes, strict=True)
@@ -277,7 +274,7 @@ class RayEngine:
 
     def _weight(self, shard: int) -> float:
         clients = self.shards.clients(shard)
-        return float(self.task.federation.sizes[0, clients.start : clients.stop].sum()) + len(clients)
+        return float(self.task.federation.sizes[0, clients].sum()) + len(clients)
 
     def _hold(self, wanted: Mapping[int, Machine]) -> None:
         """Gives machines their shards, one at a time to each, so that little is under way at once."""
@@ -309,7 +306,7 @@ class RayEngine:
             machine.actor.open.remote(self.name, self.work)
             self.opened.add(machine)
         root = self.base or self
-        data: Any = self.read or root.task.data.part(torch.tensor(self.shards.clients(shard)))
+        data: Any = self.read or root.task.data.part(self.shards.clients(shard))
         if self.base is not None and self.base.holder[shard] is machine:
             data = self.base.name  # it has them already
         return machine.actor.take.remote(self.name, shard, data)
@@ -318,7 +315,7 @@ class RayEngine:
         data = (self.base or self).task.data
         example = data.train.x[:1].nbytes + data.train.y[:1].nbytes
         for machine, shards in self._holders(self.holder).items():
-            clients = torch.cat([torch.tensor(self.shards.clients(shard)) for shard in shards]).long()
+            clients = torch.cat([self.shards.clients(shard) for shard in shards])
             need = int(data.sizes[:, clients].sum()) * example
             if machine.memory and need > machine.memory:
                 raise UserError(

@@ -41,8 +41,9 @@ class Shards(NamedTuple):
     def number(self) -> int:
         return len(self.bounds) - 1
 
-    def clients(self, shard: int) -> range:
-        return range(self.bounds[shard], self.bounds[shard + 1])
+    def clients(self, shard: int) -> Tensor:
+        """The numbers of its clients; there may be none."""
+        return torch.arange(self.bounds[shard], self.bounds[shard + 1])
 
     def of_each(self, clients: Tensor) -> dict[int, Tensor]:
         """The positions in ``clients`` that belong to each shard, where there are any."""
