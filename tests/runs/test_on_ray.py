@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
 from fedcohort.engines.ray import RayEngine
 from fedcohort.runs import crew
-from fedcohort.runs.comparison import compare, prepare, resume
+from fedcohort.runs.comparison import carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
 from fedcohort.util.errors import UserError
 from support.methods import EVERYTHING
+from support.processes import descendants, is_alive
 
 ASKED = {
     "name": "far",
@@ -47,26 +49,13 @@ def tables(home: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in home.glob("*/table.csv")}
 
 
-def of_ray() -> dict[int, str]:
-    """Processes of Ray, and what they are called."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if "raylet" in words or "gcs_server" in words or words.startswith("ray::"):
-            found[int(entry.name)] = words
-    return found
-
-
 def listening(pids: set[int]) -> set[str]:
     """Addresses, in hexadecimal, on which these processes listen."""
     sockets = set()
     for pid in pids:
         for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
-                sockets.add(os.readlink(link))
+                sockets.add(str(link.readlink()))
             except OSError:
                 continue
     found = set()
@@ -83,12 +72,13 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_path, monkeypatch):
     """One run, whose clients it holds. Meanwhile it listens to this machine only."""
-    before, seen = set(of_ray()), set[str]()
+    before, started, seen = descendants(), set[int](), set[str]()
     staff = Cluster.staff
 
     def looked_at(self: Cluster) -> Any:
         machines = staff(self)
-        seen.update(listening(set(of_ray()) - before))
+        started.update(descendants() - before)
+        seen.update(listening(started))
         return machines
 
     monkeypatch.setattr(Cluster, "staff", looked_at)
@@ -97,10 +87,11 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
     assert far.metrics == pytest.approx(near.metrics, abs=1e-5)
     assert seen
     assert seen <= LOOPBACK
+    assert len(started) > 3
     deadline = time.monotonic() + 20
-    while set(of_ray()) - before and time.monotonic() < deadline:
+    while (left := {pid for pid in started if is_alive(pid)}) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert set(of_ray()) <= before
+    assert left == set()
     assert not list(Path("/tmp").glob("fedcohort-ray-*/session*"))
 
 
@@ -130,7 +121,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
             "Version mismatch: The cluster was started with:\n    Ray: 2.9",
             "other versions .* install the same",
         ),
-        ("Can't find a raylet here", "not part of the Ray cluster .* ray start --address=h:1"),
+        ("Can't find a raylet here", "not part of the Ray cluster at h:1: run 'ray start --address=h:1'"),
         ("Authentication failed: no token", "wants a token"),
         ("whatever else", "there is no Ray cluster at h:1"),
     ],
@@ -167,11 +158,10 @@ def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
 @pytest.fixture(scope="module")
 def three() -> Iterator[Any]:
     """Three raylets of one core each; a fourth machine may come."""
-    os.environ.update(clusters.QUIET, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
-    from ray._private import ray_constants
+    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
     from ray.cluster_utils import Cluster as Raylets
 
-    ray_constants.ENABLE_RAY_CLUSTER = False
+    clusters._look_again(True)
     store = {"object_store_memory": 100_000_000, "num_cpus": 1}
     raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
     for _ in range(2):
@@ -236,10 +226,8 @@ def _here() -> str:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 @pytest.mark.deploy
@@ -287,10 +275,9 @@ def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
 
         def close(self, state: Any) -> None: ...
 
-    home, outcomes = compare(many, tmp_path / "far", Kills())
-    alone, others = compare(
-        asked("", method=["fedavg", "scaffold", "fedprox"], rounds=400), tmp_path, Silent()
-    )
+    home, _ = compare(many, tmp_path / "far", Kills())
+    near = asked("", method=["fedavg", "scaffold", "fedprox"], rounds=400)
+    alone, _ = compare(near, tmp_path, Silent())
     assert victims
     assert tables(home) == tables(alone)
 
@@ -352,8 +339,6 @@ def test_data_that_a_machine_cannot_read_are_named_with_it(three, tmp_path):
     plan = prepare(experiment, tmp_path)
     (tmp_path / "data.csv").rename(tmp_path / "gone.csv")
     with pytest.raises(UserError, match=r"on .*data\.csv.*: put the data at the same path on all machines"):
-        from fedcohort.runs.comparison import carry_out
-
         carry_out(plan, Silent())
     (tmp_path / "gone.csv").rename(tmp_path / "data.csv")
     resume(plan.home, Silent())

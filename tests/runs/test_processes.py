@@ -19,6 +19,7 @@ from fedcohort.runs.comparison import carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import told_by
+from support.processes import is_alive
 
 ASKED = {
     "name": "crew",
@@ -179,10 +180,3 @@ def children() -> list[int]:
         except (OSError, ValueError):
             continue
     return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
 }
+
+
+SEVERAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # on any system: "0" is for the loopback interface only
 
 
 class LostError(Exception):
@@ -173,13 +177,14 @@ def connected(address: str) -> Iterator[Cluster]:
     """The cluster at ``host:port``, the one on this machine (``auto``), or a private one (``local``) that
     ends afterwards."""
     private = Path(tempfile.mkdtemp(prefix="fedcohort-ray-")) if address == LOCAL else None
-    before = dict(os.environ)
-    os.environ.update(QUIET)
+    settings = dict(QUIET)
     if private is not None:
-        secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        os.environ.update(secret, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")  # "0": nothing but the loopback
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), SEVERAL: "0"}
+    before = dict(os.environ)
+    os.environ.update(settings)
     try:
         ray = _imported()
+        _look_again(private is not None)
         speak()
         _join(ray, address, private)
         try:
@@ -189,8 +194,21 @@ def connected(address: str) -> Iterator[Cluster]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        if "ray" in sys.modules and sys.modules["ray"] is not None:
+            _look_again(False)
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
+
+
+def _look_again(alone: bool) -> None:
+    """Ray looks at the environment when it is imported, and that may have been before; ``alone``: it is to
+    listen on the loopback interface only."""
+    from ray._private import ray_constants
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+    ray_constants.ENABLE_RAY_CLUSTER = not alone and os.environ.get(SEVERAL) != "0"
+    AuthenticationTokenLoader.instance().reset_cache()
+    Config.initialize("")
 
 
 def _imported() -> Any:
@@ -206,9 +224,6 @@ def _imported() -> Any:
 def _join(ray: Any, address: str, private: Path | None) -> None:
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
     if private is not None:
-        from ray._private import ray_constants
-
-        ray_constants.ENABLE_RAY_CLUSTER = False  # what the environment says, if Ray was imported before
         own = {"num_cpus": usable_cores(), "include_dashboard": False, "_temp_dir": str(private)}
         ray.init(address=LOCAL, **own, **quiet)
         if (bound := ray.util.get_node_ip_address()) != "127.0.0.1":

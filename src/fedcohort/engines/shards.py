@@ -69,9 +69,14 @@ def climb(sums: Mapping[Place, Tensor], shards: int, here: Collection[int]) -> S
 
 
 def share_out(weight: Sequence[float], among: int) -> list[int]:
-    """Who of so many gets each piece: consecutive ones, about equally heavy."""
-    total, before, owners = sum(weight) or 1.0, 0.0, []
-    for each in weight:
-        owners.append(min(among - 1, int((before + each / 2) / total * among)))
-        before += each
+    """Who of so many gets each shard: consecutive ones, about equally heavy.
+
+    Where there are many, whole branches of the tree are given away, so that few sums are left.
+    """
+    branch = 1 << max(0, (len(weight) // (4 * among)).bit_length() - 1)
+    total, before, owners = sum(weight) or 1.0, 0.0, list[int]()
+    for start in range(0, len(weight), branch):
+        own = weight[start : start + branch]
+        owners += [min(among - 1, int((before + sum(own) / 2) / total * among))] * len(own)
+        before += sum(own)
     return owners
