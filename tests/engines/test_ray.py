@@ -181,8 +181,9 @@ def test_sums_climb_one_tree_whoever_begins(owners):
 
 
 def test_pieces_are_shared_out_in_a_row_and_evenly():
-    assert share_out([1.0] * 8, 2) == [0] * 4 + [1] * 4
-    assert share_out([1.0] * 8, 3) == [0, 0, 0, 1, 1, 2, 2, 2]
-    assert share_out([1.0] * 64, 3) == [0] * 20 + [1] * 24 + [2] * 20  # in fours
-    assert share_out([9.0, 1, 1, 1], 2) == [0, 1, 1, 1]
-    assert all(a <= b for a, b in pairwise(share_out([0.0, 5, 0, 0, 3], 4)))
+    assert share_out([1.0] * 8, [1, 1]) == [0] * 4 + [1] * 4
+    assert share_out([1.0] * 8, [1, 1, 1]) == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert share_out([1.0] * 64, [2, 2, 2]) == [0] * 20 + [1] * 24 + [2] * 20  # in fours
+    assert share_out([9.0, 1, 1, 1], [1, 1]) == [0, 1, 1, 1]
+    assert share_out([1.0] * 8, [3, 1]) == [0] * 6 + [1] * 2  # one has three cores
+    assert all(a <= b for a, b in pairwise(share_out([0.0, 5, 0, 0, 3], [1] * 4)))

@@ -21,7 +21,7 @@ from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
 from fedcohort.engines.ray import RayEngine
 from fedcohort.runs import crew
-from fedcohort.runs.comparison import carry_out, compare, prepare, resume
+from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
@@ -93,6 +93,32 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
         time.sleep(0.1)
     assert left == set()
     assert not list(Path("/tmp").glob("fedcohort-ray-*/session*"))
+
+
+def test_no_directory_says_where_it_runs(tmp_path):
+    """Or a stranger's would say to which cluster its reader's data go."""
+    plan = prepare(asked("10.9.8.7:6379"), tmp_path)
+    assert "10.9.8.7" not in (plan.home / "experiment.toml").read_text()
+    assert reopen(plan.home).experiment.running.ray == ""
+    assert reopen(plan.home).running_on("auto").experiment.running.ray == "auto"
+    (plan.home / "experiment.toml").write_text(
+        (plan.home / "experiment.toml").read_text() + '\n[run]\nray = "10.9.8.7:6379"\n'
+    )
+    assert reopen(plan.home).experiment.running.ray == ""
+
+
+@pytest.mark.deploy
+def test_nobody_else_is_let_into_a_private_cluster():
+    join = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR')"
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    with connected("local") as cluster:
+        import ray
+
+        assert len(cluster.staff()) == 1
+        words = [sys.executable, "-c", join, ray.get_runtime_context().gcs_address]
+        done = subprocess.run(words, env=outside, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "token" in done.stderr
 
 
 @pytest.mark.parametrize(

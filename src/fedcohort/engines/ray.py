@@ -268,9 +268,8 @@ class RayEngine:
         if self.base is not None:
             return [self.base.holder[shard] for shard in range(self.shards.number)]
         machines = self.cluster.staff()
-        slots = [machine for machine in machines for _ in range(machine.cores)]
-        owners = share_out([self._weight(shard) for shard in range(self.shards.number)], len(slots))
-        return [slots[owner] for owner in owners]
+        weight = [self._weight(shard) for shard in range(self.shards.number)]
+        return [machines[owner] for owner in share_out(weight, [machine.cores for machine in machines])]
 
     def _weight(self, shard: int) -> float:
         clients = self.shards.clients(shard)

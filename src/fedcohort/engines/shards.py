@@ -5,7 +5,9 @@ binary tree. Shards and tree depend on the task alone, so no number depends on h
 on which of them holds what.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -68,15 +70,17 @@ def climb(sums: Mapping[Place, Tensor], shards: int, here: Collection[int]) -> S
     return left
 
 
-def share_out(weight: Sequence[float], among: int) -> list[int]:
-    """Who of so many gets each shard: consecutive ones, about equally heavy.
+def share_out(weight: Sequence[float], power: Sequence[float]) -> list[int]:
+    """Which of several machines gets each shard: consecutive ones, about as heavy as it is powerful.
 
     Where there are many, whole branches of the tree are given away, so that few sums are left.
     """
-    branch = 1 << max(0, (len(weight) // (4 * among)).bit_length() - 1)
+    branch = 1 << max(0, (len(weight) // (4 * len(power))).bit_length() - 1)
+    ends = [end / sum(power) for end in accumulate(power)]
     total, before, owners = sum(weight) or 1.0, 0.0, list[int]()
     for start in range(0, len(weight), branch):
         own = weight[start : start + branch]
-        owners += [min(among - 1, int((before + sum(own) / 2) / total * among))] * len(own)
+        middle = (before + sum(own) / 2) / total
+        owners += [min(len(power) - 1, bisect_right(ends, middle))] * len(own)
         before += sum(own)
     return owners

@@ -128,7 +128,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     path = settings_file(directory)
     table = read_toml(path)
     refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
-    experiment = Experiment.of(table, path.stem)
+    experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
         plan = _plan(experiment, directory)
         _refuse_changes(plan)
