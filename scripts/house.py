@@ -17,7 +17,7 @@ FLOORS = (
     ("diagnosis",),
     ("report",),
     ("flower", "testing"),
-    ("cli", "bench"),
+    ("cli", "python", "bench"),
 )
 ATTIC = FLOORS[-1]  # may import anything, each other too
 LOOSE = {"__init__.py", "__main__.py"}
@@ -103,7 +103,7 @@ every import, also those inside functions and those for type checkers, and no mo
 |---|---|
 {rows}
 
-`cli` and `bench` may import anything, nobody imports them. Method files import `fedcohort.api` and nothing
-else of the library, so they are written like files of your own. Tests stand in rooms of the same names, and
-what they share is in `tests/support`.
+`cli`, `python` and `bench` may import anything, nobody else imports them. Method files import `fedcohort.api`
+and nothing else of the library, so they are written like files of your own. Tests stand in rooms of the same
+names, and what they share is in `tests/support`.
 """

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from fedcohort.data.partition import partitioner
     from fedcohort.diagnosis import Diagnosis, diagnose, read_counts
     from fedcohort.presets import preset
+    from fedcohort.python.classifier import FederatedClassifier
+    from fedcohort.python.comparison import Comparison
+    from fedcohort.python.experiment import Experiment
     from fedcohort.report import write_diagnosis, write_report
-    from fedcohort.runs.experiment import Experiment
     from fedcohort.runs.run import Evaluation, Result, run
     from fedcohort.util.errors import UserError
 
@@ -61,7 +63,9 @@ _HOMES = {
     "fedcohort.data": ["Dataset", "Federation", "SplitPlan", "federate", "load"],
     "fedcohort.diagnosis": ["Diagnosis", "diagnose", "read_counts"],
     "fedcohort.util.errors": ["UserError"],
-    "fedcohort.runs.experiment": ["Experiment"],
+    "fedcohort.python.classifier": ["FederatedClassifier"],
+    "fedcohort.python.comparison": ["Comparison"],
+    "fedcohort.python.experiment": ["Experiment"],
     "fedcohort.data.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
     "fedcohort.report": ["write_diagnosis", "write_report"],
@@ -70,10 +74,11 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Aggregator", "Averaging", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults", "Federation",
-    "Grouping", "Local", "Method", "Objective", "Privacy", "Profile", "Result", "Selector", "ServerOptimiser",
-    "SplitPlan", "Task", "Transform", "UserError", "diagnose", "federate", "load", "partitioner", "preset",
-    "read_counts", "register", "run", "write_diagnosis", "write_report",
+    "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults",
+    "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy",
+    "Profile", "Result", "Selector", "ServerOptimiser", "SplitPlan", "Task", "Transform", "UserError",
+    "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register", "run",
+    "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

@@ -202,6 +202,29 @@ def test_methods_has_a_page_for_each(name: str, cli: Cli) -> None:
     assert all(parameter["name"] in page for parameter in entry["parameters"])
 
 
+def test_methods_explains_a_combination(cli: Cli) -> None:
+    entry = json.loads(cli("methods", "fedlecc+fedprox(mu=0.5)+clip", "--json").out)
+    roles = {part["name"]: part["roles"] for part in entry["parts"]}
+    assert roles == {
+        "fedlecc": ["selector"],
+        "fedprox": ["objective"],
+        "fedavg": ["averaging"],
+        "server_sgd": ["server_optimiser"],
+        "one": ["grouping"],
+        "clip": ["transform"],
+    }
+    assert entry["parts"][1]["settings"] == {"mu": 0.5}
+    assert set(entry["needs"]) == {"counts", "losses"}
+    assert [leaf["message"] for leaf in entry["leaves"]] == ["profile", "poll", "training", "evaluation"]
+    page = cli("methods", "fedlecc+fedprox(mu=0.5)+clip").out
+    assert page.startswith("fedlecc+fedprox(mu=0.5)+clip")
+    assert all(part["name"] in page for part in entry["parts"])
+    assert "mu=0.5" in page
+    wrong = cli("methods", "fedavg+fairavg")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "fedavg and fairavg cannot be combined" in wrong.err
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: Path) -> None:
     name = f"my_{role}"

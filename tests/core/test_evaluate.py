@@ -75,7 +75,7 @@ def state_of(*tables: Tensor, group: tuple[int, ...] = (0, 0, 0, 0), **rest: obj
 def measured(state: State, method: str = "fedavg", data: Federation | None = None) -> dict[str, float]:
     task = task_of(data or federation())
     parsed = Method.parse(method)
-    rows = evaluate.evaluation_rows(
+    rows, _ = evaluate.evaluation_rows(
         parsed, state, task, task.profile(parsed), ReferenceEngine(task), clients=False
     )
     assert {row.round for row in rows} == {7}
@@ -155,10 +155,10 @@ def test_rows_of_clients_name_client_and_group() -> None:
     task = task_of(federation())
     state = state_of(identity, shifted, group=(0, 1, 0, 1))
     method = Method.parse("fedavg")
-    rows = evaluate.evaluation_rows(
+    rows, each = evaluate.evaluation_rows(
         method, state, task, task.profile(method), ReferenceEngine(task), clients=True
     )
-    mine = {(row.client, row.group, row.metric): row.value for row in rows if row.client}
+    mine = {(row.client, row.group, row.metric): row.value for row in each if row.client}
     assert mine[("north", "0", "accuracy")] == 3 / 4
     assert mine[("north", "0", "test_size")] == 4
     assert mine[("west", "1", "accuracy")] == 1
@@ -269,11 +269,11 @@ def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
     assert len(entropies[0]) == 4
     assert entropies[1] == [] if counts == "withheld" else entropies[1] != entropies[0]
     method, state = Method.parse("fedavg"), state_of(identity, shifted, group=(0, 1, 0, 1))
-    rows = evaluate.evaluation_rows(
+    rows, _ = evaluate.evaluation_rows(
         method, state, task, task.profile(method), ReferenceEngine(task), clients=False
     )
     exact = replace(task, privacy=Privacy())
-    were = evaluate.evaluation_rows(
+    were, _ = evaluate.evaluation_rows(
         method, state, exact, exact.profile(method), ReferenceEngine(task), clients=False
     )
     by_labels = [{r.metric: r.value for r in each if r.metric in ("was", "wadb")} for each in (were, rows)]

@@ -122,3 +122,33 @@ def test_making_a_task_disturbs_nobodys_random_numbers():
     torch.manual_seed(0)
     task_of(Dropping)
     assert torch.rand(1).equal(wanted)
+
+
+def test_a_module_is_copied_and_training_begins_with_its_weights():
+    mine = Two()
+    before = [p.detach().clone() for p in mine.parameters()]
+    task = task_of(mine)
+    for seed in (0, 1):
+        assert task.model.init(seed).params.equal(torch.cat([p.flatten() for p in before]))
+    moved = trained(task, ReferenceEngine)
+    assert not moved.equal(task.model.init(0).params)
+    assert all(p.equal(was) and p.grad is None for p, was in zip(mine.parameters(), before, strict=True))
+    with torch.no_grad():
+        mine.head.weight.zero_()  # whatever its owner does later
+    assert trained(task, PoolEngine).allclose(moved, atol=1e-6)
+
+
+def test_a_module_cannot_be_several_models():
+    with pytest.raises(UserError, match=r"4 models with different first weights are wanted.*give its class"):
+        play(Method.parse("ifca(groups=4)"), task_of(Two()), 1)
+    play(Method.parse("ifca(groups=4)"), task_of(Two), 1)
+
+
+def test_what_makes_no_model_is_told_in_a_sentence():
+    bare = nn.Linear(FEATURES, CLASSES)
+    bare.held = (bare.weight * 2).relu()  # type: ignore[assignment]  # PyTorch copies no results
+    for wrong, words in ((bare, "cannot be copied.*give a function"), (3, "3 is no name of a model")):
+        with pytest.raises(UserError, match=words):
+            task_of(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="takes no settings: leave widths out"):
+        Task.of(FEDERATION, Two(), {"widths": [3]})

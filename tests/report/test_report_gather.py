@@ -18,6 +18,7 @@ from fedcohort.report.evidence import Labels, Run, gather
 from fedcohort.report.groups import group_cards, splits
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import read_result, read_table
+from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
 from support.report_runs import TINY, run_tiny, write_run
 
@@ -223,7 +224,7 @@ def test_runs_are_found_whatever_they_are_called(home: Path, tmp_path: Path) -> 
     assert len(gather([older]).runs) == 4
 
 
-class Genealogy:
+class Genealogy(Callback):
     """A callback that notes which group each new one was split off, and when."""
 
     def __init__(self) -> None:

@@ -192,6 +192,58 @@ def test_override_of_a_list_by_position_and_name() -> None:
     assert table["method"][0] == "fedlecc"
 
 
+ANOTHER = """
+method = "fedavg"
+[data]
+source = "synthetic"
+scale = "none"
+samples = 90
+[partition]
+name = "dirichlet"
+clients = 6
+alpha = 0.5
+[model]
+name = "mlp"
+widths = [4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "section", "after", "told"),
+    [
+        (["partition.name=natural"], "partition", {"min_samples": 1, "max_clients": None}, "clients, alpha"),
+        (["partition.name=iid"], "partition", {"clients": 6}, "alpha"),  # an iid partition has clients too
+        (["partition.name='iid'", "partition.clients=9"], "partition", {"clients": 9}, "alpha"),
+        (["model.name=logistic"], "model", {"name": "logistic"}, "widths"),
+        (["data.source=digits"], "data", {"source": "digits", "scale": "none"}, "samples"),
+        (["model.widths=[5]"], "model", {"name": "mlp", "widths": [5]}, None),
+    ],
+)
+def test_another_name_drops_settings_of_the_one_before(
+    changes: list[str], section: str, after: dict[str, Any], told: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "e.toml").write_text(ANOTHER)
+    experiment = Experiment.read(tmp_path / "e.toml", changes)
+    settings = getattr(experiment, section)
+    assert (settings if isinstance(settings, dict) else vars(settings)) == after
+    named = changes[0].replace("=", " = ").replace("'", "")
+    wanted = () if told is None else (f"{named}: {told} of the file dropped, which it does not have",)
+    assert experiment.notes == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("partition.name=natura", "unknown partition 'natura', did you mean 'natural'"),
+        ("partition={name='iid', alpha=1.0}", "partition.alpha: unknown"),  # whoever writes it anew means it
+    ],
+)
+def test_only_what_the_file_says_is_dropped(change: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(ANOTHER)
+    with pytest.raises(UserError, match=words):
+        Experiment.read(tmp_path / "e.toml", [change])
+
+
 # What is kept ----------------------------------------------------------------------------------------------
 
 FULL = """

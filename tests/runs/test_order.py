@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcohort.cli.progress import Silent
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.diagnosis import diagnose, read_counts
@@ -19,24 +20,6 @@ from fedcohort.util.names import in_order
 
 SITES = 60
 CLASSES = ("a", "b", "c", "d")
-
-
-class Quiet:
-    """Shows nothing of a comparison."""
-
-    def begin(self, *_: object) -> "Quiet":
-        return self
-
-    def after_round(self, *_: object) -> bool:
-        return False
-
-    def close(self, *_: object) -> None: ...
-
-    def end(self, *_: object) -> None: ...
-
-    def expect(self, *_: object) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +91,7 @@ def test_runs_and_assignments_are_the_same(tmp_path: Path, counts: np.ndarray) -
             "model": "logistic",
             "data": data,
         }
-        _, (outcome,) = compare(Experiment.of(table), path.parent, Quiet())
+        _, (outcome,) = compare(Experiment.of(table), path.parent, Silent())
         run = FinishedRun.read(outcome.directory)
         newcomers = both(path.parent, wide(counts[:5] + 1))
         joined = [join_by_counts(run, read_counts(new, client="site")).to_dict() for new in newcomers]

@@ -13,7 +13,7 @@ from fedcohort.cli.tables import rounds_table
 from fedcohort.core.evaluate import Row
 from fedcohort.runs.experiment import Experiment, config_hash
 from fedcohort.runs.over_rounds import Curve, run_rows, smoothed_row, titles
-from fedcohort.runs.run import Evaluation, run
+from fedcohort.runs.run import Callback, Evaluation, run
 from fedcohort.runs.standings import Outcome, rank
 from fedcohort.testing import tiny_task
 from support import REPOSITORY
@@ -94,7 +94,7 @@ def test_a_run_reports_what_was_asked_and_a_restart_changes_no_bit(every: int) -
     assert whole.metrics["global.accuracy_last_2"] == Curve.of(curve).last(2)
     assert whole.metrics["global.accuracy_smoothed"] == Curve.of(curve).smoothed(0.7)
 
-    class Stop:
+    class Stop(Callback):
         def after_round(self, state: object, report: object, rows: object) -> bool:
             return True
 

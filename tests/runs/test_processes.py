@@ -17,6 +17,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.runs import comparison
 from fedcohort.runs.comparison import carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import told_by
 from support.processes import is_alive
@@ -33,7 +34,7 @@ ASKED = {
 }
 
 
-class Notes(Silent):
+class Notes(Silent, Callback):
     """Writes down what it is told."""
 
     def __init__(self, stop_at: int | None = None) -> None:
@@ -153,7 +154,7 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path):
         "plan = comparison.prepare(Experiment.read(Path('asked.toml')), Path('out'))\n"
         "with ProcessPool(2) as pool:\n"
         "    print(*(process.pid for _, process in pool.members), flush=True)\n"
-        "    pool.carry_out(plan.experiment, Schedule(plan.jobs, 100_000), Silent())\n"
+        "    pool.carry_out(Schedule(plan.jobs), Silent())\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True

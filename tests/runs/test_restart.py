@@ -4,6 +4,7 @@ Stopped politely by a callback, by Ctrl-C at the worst moments, by a power cut a
 ``kill -9`` of the real program.
 """
 
+import math
 import os
 import random
 import shutil
@@ -16,15 +17,19 @@ from typing import Any
 
 import pytest
 import tomli_w
+import torch
+from safetensors.torch import save_file
 
 from fedcohort.cli.progress import Silent
+from fedcohort.core import client_store
 from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
-from fedcohort.runs.comparison import ASKED, carry_out, compare, prepare, resume
+from fedcohort.runs.comparison import ASKED, StoppedError, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import Recorder, read_result
-from fedcohort.runs.run import Result, run
+from fedcohort.runs.run import Callback, Result, run
 from fedcohort.runs.standings import Outcome
+from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 
 KEPT = ("state.safetensors", "table.csv", "result.json")
@@ -60,7 +65,7 @@ def experiment(*methods: str, **changes: Any) -> Experiment:
     return Experiment.of({**TABLE, "method": list(methods), **changes})
 
 
-class StopAfter:
+class StopAfter(Callback):
     """Ends a run early, politely or by Ctrl-C."""
 
     def __init__(self, number: int, error: type[BaseException] | None = None) -> None:
@@ -149,7 +154,7 @@ def test_ctrl_c_loses_at_most_the_round_it_hits(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
-class Rounds:
+class Rounds(Callback):
     """Notes which rounds were trained."""
 
     def __init__(self) -> None:
@@ -271,8 +276,9 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
     deal = {"name": "iid", "clients": 4}
     file.write_text("\n".join(["age,dose,outcome", *rows]))
     go_on(experiment("fedavg", data=data, partition=deal), tmp_path / "run", after=[StopAfter(2)])
-    from fedcohort.runs.experiment import _cached_federation
+    from fedcohort.runs.experiment import _cached_dataset, _cached_federation
 
+    _cached_dataset.cache_clear()
     _cached_federation.cache_clear()
     file.write_text("\n".join(["age,dose,outcome", *rows[:-1], "9,9,1"]))
     with pytest.raises(UserError, match="the data changed since the run was started"):
@@ -371,3 +377,78 @@ def wait(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+FORGERIES = {
+    "gone": lambda value: None,
+    "of another shape": lambda value: torch.cat([value.flatten(), value.new_zeros(1)]),
+    "of another kind": lambda value: value.bool() if value.dtype != torch.bool else value.double(),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_checkpoint_is_refused(forgery: str, tmp_path: Path) -> None:
+    """Well sealed, but one of its tensors is none that this method could have left there."""
+    home, before = stopped(f"scaffold+fedcor+topk(0.5)+{SPLITTING}", tmp_path)
+    tensors, facts = checkpoint.load(home)
+    for name, value in tensors.items():
+        forged = {**tensors, name: FORGERIES[forgery](value)}
+        checkpoint.save(home, {key: own for key, own in forged.items() if own is not None}, facts)
+        with pytest.raises(UserError, match=r"state.safetensors.* start"):
+            resume(home, Silent())
+        assert {name: (home / name).read_bytes() for name in before} == before, name
+    checkpoint.save(home, {**tensors, "grouping/unheard": torch.zeros(2)}, facts)
+    with pytest.raises(UserError, match="what the grouping remembers cannot be so"):
+        resume(home, Silent())
+    checkpoint.save(home, tensors, facts)
+    assert resume(home, Silent())[0]  # it was nothing else
+
+
+def test_a_forged_memory_of_a_client_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is too large for the checkpoint, and has a file of its own."""
+    monkeypatch.setattr(client_store, "IN_MEMORY", 0)
+    home, _ = stopped("scaffold", tmp_path)
+    own = sorted((home / "clients").glob("*.safetensors"))[0]
+    good = own.read_bytes()
+    for forged in ({"c": torch.zeros(3)}, {"d": torch.zeros(1)}, {}):
+        save_file(forged, own)
+        with pytest.raises(UserError, match="what a client remembers cannot be so"):
+            resume(home, Silent())
+    own.write_bytes(good)
+    assert resume(home, Silent())[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "number"),
+    [
+        ("fedentopt", "group/0/selector/buffer", 7),
+        ("fedentropy", "group/0/selector/value", math.nan),
+        ("fedconcat(rounds=2)", "grouping/placed", 0),
+    ],
+)
+def test_forged_numbers_from_which_no_round_can_be_made(
+    method: str, name: str, number: float, tmp_path: Path
+) -> None:
+    home, before = stopped(method, tmp_path)
+    tensors, facts = checkpoint.load(home)
+    checkpoint.save(home, {**tensors, name: torch.full_like(tensors[name], number)}, facts)
+    with pytest.raises(UserError, match=r"state.safetensors is damaged \(round 4 cannot be made from it"):
+        resume(home, Silent())
+    assert (home / "table.csv").read_bytes() == before["table.csv"]
+
+
+class StopEarly(Silent):
+    """Ends every run after three rounds."""
+
+    def begin(self, *about: Any) -> Any:
+        return StopAfter(3)
+
+
+def stopped(method: str, out: Path) -> tuple[Path, dict[str, bytes]]:
+    """The directory of a run that ended after three rounds, and what is in it beside its checkpoint."""
+    plan = prepare(experiment(method), out)
+    job = plan.jobs[0]
+    with pytest.raises(StoppedError):
+        carry_out(plan, StopEarly())
+    files = {p.name: p.read_bytes() for p in job.directory.iterdir() if p.is_file() and "state" not in p.name}
+    return job.directory, files

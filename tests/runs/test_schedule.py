@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.core.method import Method
 from fedcohort.engines import pool
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.runs.comparison import Job
+from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.processes import CORES, STOP, Member, _send, _spread, shares
 from fedcohort.runs.schedule import Schedule
 from fedcohort.testing import tiny_task
@@ -25,8 +25,9 @@ class Clock:
         return self.now
 
 
-def jobs(methods: list[str], seeds: int) -> list[Job]:
-    return [Job(Method.parse(name), seed, Path()) for seed in range(seeds) for name in methods]
+def jobs(methods: list[str], seeds: int, rounds: int = 10) -> list[Job]:
+    asked = Experiment.of({"method": list(methods), "rounds": rounds})
+    return [Job(asked, method, seed, Path()) for seed in range(seeds) for method in asked.methods]
 
 
 def begun(schedule: Schedule, clock: Clock, seconds: dict[str, float], rounds: int = 3) -> None:
@@ -42,7 +43,7 @@ def begun(schedule: Schedule, clock: Clock, seconds: dict[str, float], rounds: i
 
 def test_every_method_is_seen_once_and_then_the_longest_goes_first():
     clock = Clock()
-    schedule = Schedule(jobs(["fedavg", "scaffold", "fedprox"], 2), 10, clock)
+    schedule = Schedule(jobs(["fedavg", "scaffold", "fedprox"], 2), clock)
     assert [schedule.next().method.title for _ in range(3)] == ["fedavg", "scaffold", "fedprox"]
     for method, seconds in {"fedavg": 1.0, "scaffold": 3.0, "fedprox": 2.0}.items():
         for done in (1, 2):
@@ -55,7 +56,7 @@ def test_time_left_is_that_of_the_member_with_the_most_to_do():
     """Of 10 rounds 3 are done: fedavg has 7 s to go, scaffold 21 s. The two that wait take 10 s and 30 s; on
     two members the longer one starts after 7 s and ends after 37 s."""
     clock = Clock()
-    schedule = Schedule(jobs(["fedavg", "scaffold"], 2), 10, clock)
+    schedule = Schedule(jobs(["fedavg", "scaffold"], 2), clock)
     schedule.size = 2
     assert math.isnan(schedule.seconds_left)
     begun(schedule, clock, {"fedavg": 1.0, "scaffold": 3.0})
@@ -69,7 +70,7 @@ def test_time_left_is_that_of_the_member_with_the_most_to_do():
 
 def test_runs_of_a_single_round_tell_how_long_they_took_at_their_end():
     clock = Clock()
-    schedule = Schedule(jobs(["fedavg"], 3), 1, clock)
+    schedule = Schedule(jobs(["fedavg"], 3, rounds=1), clock)
     schedule.next()
     clock.now = 4.0
     schedule.saw(("fedavg", 0), 1)
@@ -78,7 +79,7 @@ def test_runs_of_a_single_round_tell_how_long_they_took_at_their_end():
 
 def test_a_run_that_was_stopped_waits_with_what_is_left_of_it():
     clock = Clock()
-    schedule = Schedule(jobs(["fedavg"], 2), 10, clock)
+    schedule = Schedule(jobs(["fedavg"], 2), clock)
     job = schedule.next()
     for done in (1, 2, 3, 4):
         clock.now += 1

@@ -17,6 +17,7 @@ from fedcohort.core.state import State
 from fedcohort.runs.comparison import Plan, carry_out, prepare, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import read_table
+from fedcohort.runs.run import Callback
 from fedcohort.runs.trackers import TRACKERS, Log, Told, Tracker, Tracking, parse_trackers, read_trackers
 from fedcohort.util.errors import UserError
 
@@ -41,7 +42,7 @@ def expected(run: Path) -> dict[str, dict[int, float]]:
     return told
 
 
-class Interrupted(Silent):
+class Interrupted(Silent, Callback):
     """Ends a run with an error after so many rounds."""
 
     def __init__(self, after: int) -> None:

@@ -81,7 +81,7 @@ from fedcohort.stats.label_distances import hellinger_to_pool, wpsi
 from fedcohort.stats.label_groups import largest, psi_features, share_clusters, side_by_side, standardise
 from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import generator, numpy_generator
-from fedcohort.util.settings import above, at_least, at_most, below, between
+from fedcohort.util.settings import above, at_least, at_most, below, between, tune
 
 __all__ = [
     "EQUAL",
@@ -173,6 +173,7 @@ __all__ = [
     "share_clusters",
     "side_by_side",
     "standardise",
+    "tune",
     "wpsi",
 ]
 

@@ -14,6 +14,7 @@ from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
 from fedcohort.cli.run import demo, run
+from fedcohort.cli.tune import tune
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import told_by
 
@@ -33,7 +34,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (demo, run, diagnose, report, assign, drift, watch, serve, bench, methods):
+for command in (demo, run, tune, diagnose, report, assign, drift, watch, serve, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

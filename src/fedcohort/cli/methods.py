@@ -10,7 +10,9 @@ from fedcohort.cli.options import AsJson
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method in full; or a preset, or a paper.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One method in full, or a combination; or a preset, or a paper.")
+    ] = None,
     presets: Annotated[
         bool, typer.Option("--presets", help="Methods as papers compare them, with the papers' values.")
     ] = False,
@@ -31,15 +33,18 @@ def methods(
     if as_json:
         print(json.dumps(describe(name) if name else catalogue()))
         return
-    from fedcohort.cli.tables import method_page, method_table, results
+    from fedcohort.cli.tables import combination_page, method_page, method_table, results
 
-    results.print(method_page(describe(name)) if name else method_table(catalogue()))
-    if not name:
+    if name:
+        entry = describe(name)
+        results.print(combination_page(entry) if "parts" in entry else method_page(entry))
+    else:
+        results.print(method_table(catalogue()))
         results.print(
             "Combine one of each role, and transforms: fedlecc+fedprox(mu=0.01)+fedavgm+clip(1.0)",
             markup=False,
         )
-        results.print("One in full: fedcohort methods scaffold", markup=False)
+        results.print("One in full: fedcohort methods scaffold, or fedlecc+fedprox", markup=False)
         results.print("With the values of papers' comparisons: fedcohort methods --presets", markup=False)
 
 

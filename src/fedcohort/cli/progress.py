@@ -78,8 +78,8 @@ class Lines(_Expects):
 
     def end(self, outcome: Outcome) -> None:
         accuracy = percent(outcome.metrics["global.accuracy"])
-        seconds = self.clock() - self.started[outcome.method, outcome.seed]
-        run = f"{outcome.method}, seed {outcome.seed}"
+        seconds = self.clock() - self.started[outcome.title, outcome.seed]
+        run = f"{outcome.title}, seed {outcome.seed}"
         messages.print(
             f"    {run}: global accuracy {accuracy} after {seconds:.1f} s{self.in_all}", markup=False
         )
@@ -99,7 +99,7 @@ class LiveBoard(_Expects):
         return _Told(line)
 
     def end(self, outcome: Outcome) -> None:
-        self.lines.pop((outcome.method, outcome.seed), None)
+        self.lines.pop((outcome.title, outcome.seed), None)
         self.ended += 1
 
     def stop(self) -> None:
@@ -110,8 +110,15 @@ class LiveBoard(_Expects):
         return board(list(self.lines.values()), title)
 
 
-class _Told:
-    """A callback that keeps the line of its run up to date."""
+def watcher_of(runs: int, silent: bool) -> Silent:
+    """Shows how so many runs go."""
+    if silent:
+        return Silent()
+    return LiveBoard(runs) if messages.is_terminal else Lines(runs)
+
+
+class _Told(Callback):
+    """Keeps the line of its run up to date."""
 
     def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:
         self.line, self.then, self.trained = line, then, 0
@@ -119,17 +126,17 @@ class _Told:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self.trained += len(report.answered)
         self.line.done = state.round
-        numbers = final_metrics(rows)
-        if "global.accuracy" in numbers:  # the round was evaluated
-            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
-            self.line.groups = numbers["groups"]
+        self.conclude(state, rows)
         self.line.pace.add(state.round, self.trained)
         if self.then is not None:
             self.then(self.line)
         return False
 
-    def close(self, state: State) -> None:
-        pass
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        numbers = final_metrics(rows)
+        if "global.accuracy" in numbers:  # the round was evaluated
+            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+            self.line.groups = numbers["groups"]
 
 
 def megabytes() -> str:

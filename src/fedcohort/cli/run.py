@@ -3,12 +3,14 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track
 from fedcohort.util.errors import UserError
+
+MANY = 1000  # runs that are worth a question
 
 if TYPE_CHECKING:
     from fedcohort.data import Federation
@@ -46,14 +48,25 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: --set local.lr=0.1 (repeatable).")
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="Try several values: --sweep local.lr=0.01,0.1 (repeatable, all combinations)."),
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of the file's: --seeds 0,1,2.")] = None,
     out: Out = Path("runs"),
     resume: Annotated[
-        Path | None, typer.Option(help="Continue the run, or all runs, of this directory to the same end.")
+        Path | None,
+        typer.Option(
+            help="Continue the run, or all runs, of this directory to the same end; with --seeds, --sweep, "
+            "--set rounds=N or an edited file, to more than was asked at first."
+        ),
     ] = None,
     trust: Annotated[
         bool,
         typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Start a sweep of very many runs without asking.")
     ] = False,
     track: Track = None,
     ray: OnRay = None,
@@ -63,15 +76,23 @@ def run(
     """Run every method of an experiment file with every seed and print a leaderboard.
 
     [bold]Example[/bold]: fedcohort run experiment.toml --set rounds=20 --seeds 0,1,2
-    """
-    if resume is not None:
-        if experiment or overrides or seeds is not None:
-            raise UserError(
-                "--resume continues a run exactly as it was: give no experiment, --set or --seeds"
-            )
-        from fedcohort.runs.comparison import reopen
 
-        _carry_out(reopen(resume, trust).tracked(track or []).running_on(ray), as_json, quiet)
+    [bold]More of it[/bold]: fedcohort run --resume runs/experiment-001 --seeds 0,1,2,3,4
+    """
+    changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
+    if resume is not None:
+        from fedcohort.runs.comparison import extend, reopen
+        from fedcohort.runs.experiment import Experiment
+        from fedcohort.runs.stored import settings_file
+
+        plan = reopen(resume, trust)
+        if experiment or changes or sweep:
+            asked = Experiment.read(experiment or settings_file(resume), changes)
+            asked = asked.swept(sweep or [], also_as_it_is=True)
+            asked = asked if experiment else asked.running_on("")  # a directory does not say where
+            _refuse_many(asked, yes)
+            plan = extend(plan, asked)
+        _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
     if trust:
         raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
@@ -81,9 +102,18 @@ def run(
         )
     from fedcohort.runs.experiment import Experiment
 
-    changes = [*(overrides or []), *([] if seeds is None else [f"seeds={_seeds(seeds)}"])]
-    asked = Experiment.read(experiment, changes).tracked(track or []).running_on(ray)
+    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
+    _refuse_many(asked, yes)
     _compare(asked, out, as_json, quiet)
+
+
+def _refuse_many(experiment: "Experiment", yes: bool) -> None:
+    """Asks before a sweep of lists on lists; where nobody can be asked, it has to be said."""
+    runs = len(experiment.sweep) * len(experiment.seeds) * len(experiment.methods)
+    if runs <= MANY or yes:
+        return
+    if not (sys.stdin.isatty() and typer.confirm(f"That makes up to {runs:,} runs. Go on?", err=True)):
+        raise UserError(f"these settings make up to {runs:,} runs: shorten the lists, or add --yes")
 
 
 def _seeds(text: str) -> list[int]:
@@ -95,44 +125,33 @@ def _seeds(text: str) -> list[int]:
 
 def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) -> None:
     from fedcohort.cli.tables import messages
+    from fedcohort.python.comparison import notes
     from fedcohort.runs.comparison import prepare
 
     plan = prepare(experiment, out)
-    read = experiment.federation(experiment.seeds[0]).provenance["data"].get("read")
-    for note in () if as_json or quiet else filter(None, (*experiment.notes, read)):
+    for note in () if as_json or quiet else notes(experiment):
         messages.print(f"note: {note}", markup=False)
     _carry_out(plan, as_json, quiet)
 
 
 def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
-    import torch
-
     from fedcohort.cli.tables import messages
-    from fedcohort.runs.comparison import carry_out
+    from fedcohort.python.comparison import complete
     from fedcohort.util.user_code import resume_command
 
-    torch.set_num_threads(1)  # results must not depend on how many cores there are
-    news = plan.open  # a comparison that is complete already is shown, and nothing is written
-    watcher = _watcher(news, quiet)
     try:
-        outcomes = carry_out(plan, watcher)
+        done = complete(plan, progress=not quiet)
     except KeyboardInterrupt:
         command = resume_command(plan.home, plan.experiment.table())
         if on := plan.experiment.running.ray:
             command += f" --ray {on}"
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
-    finally:
-        watcher.stop()
-    _show_outcomes(outcomes, plan.experiment, as_json)
-    if news:
-        from fedcohort.report import REPORT, write_report
-
-        page = write_report([plan.home], plan.home / REPORT, private=True)
+    _show_outcomes(done.outcomes, plan.experiment, as_json)
     if not as_json:
         messages.print(f"Results: {plan.home}", markup=False, soft_wrap=True)
-        if news:
-            messages.print(f"Report: {page}", markup=False, soft_wrap=True)
+        if done.report:
+            messages.print(f"Report: {done.report}", markup=False, soft_wrap=True)
 
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
@@ -175,12 +194,3 @@ def _looks(federation: "Federation") -> str:
     """Which kinds of pictures there are, if several."""
     kinds = federation.provenance["partition"].get("domains", {})
     return f" ({', '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
-
-
-def _watcher(runs: int, silent: bool) -> Any:
-    from fedcohort.cli.progress import Lines, LiveBoard, Silent
-    from fedcohort.cli.tables import messages
-
-    if silent:
-        return Silent()
-    return LiveBoard(runs) if messages.is_terminal else Lines(runs)

@@ -100,14 +100,30 @@ def method_page(entry: dict[str, Any]) -> Group:
             takes = f"{parameter['type']} {parameter['range']}".strip()
             table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
         lines += ["", table]
+    lines += _leaving(entry)
+    return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
+
+
+def combination_page(entry: dict[str, Any]) -> Group:
+    """Several parts together: which of them answers which question."""
+    table = Table("role", "part", "what it does", box=box.SIMPLE_HEAD, pad_edge=False)
+    for part in entry["parts"]:
+        settings = ", ".join(f"{name}={value}" for name, value in part["settings"].items())
+        roles = ",\n".join(part["roles"]).replace("_", " ")
+        table.add_row(roles, Text.assemble((part["name"], "bold"), f"\n{settings}"), Text(part["title"]))
+    return Group(Text(entry["name"], style="bold"), table, *_leaving(entry))
+
+
+def _leaving(entry: dict[str, Any]) -> list[Any]:
+    """What clients tell, and what must be known."""
+    lines: list[Any] = []
     if entry["leaves"]:
         table = Table("message", "when, and whose", "what leaves", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("bytes", justify="right")
         for leaf in entry["leaves"]:
             table.add_row(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
-        lines += ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
-    lines.append(Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}"))
-    return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
+        lines = ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
+    return [*lines, Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}")]
 
 
 def bench_tables(measured: dict[str, Any]) -> Group:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from fedcohort.core.records import Clients, Memory
+from fedcohort.core.records import Clients, Memory, Shapes, shapes_of
 from fedcohort.util.errors import UserError
 
 Reopen = Callable[[dict[int, int]], Clients]  # finds memories again by their versions
@@ -92,7 +92,20 @@ class ClientStore(Memories):
         try:
             return load_file(path)
         except (SafetensorError, OSError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}): restore it or start again") from None
+            raise _damaged(path, error) from None
+
+    def shapes(self, client: int) -> Shapes:
+        """What a memory looks like; its numbers stay on the disk."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self._entries[client].path
+        try:
+            with safe_open(path, framework="pt") as file:
+                parts = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118
+                kinds = {key: part[:0] if part.get_shape() else part[...] for key, part in parts.items()}
+                return {key: (tuple(part.get_shape()), kinds[key].dtype) for key, part in parts.items()}
+        except (SafetensorError, OSError, ValueError) as error:
+            raise _damaged(path, error) from None
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)
@@ -155,6 +168,14 @@ def emptied(clients: Clients) -> Clients:
     return clients.emptied() if isinstance(clients, Memories) else {}
 
 
+def all_shapes(clients: Clients) -> Iterator[Shapes]:
+    """What each client's memory looks like, of those that are on this machine."""
+    if isinstance(clients, ClientStore):
+        yield from map(clients.shapes, clients)
+    elif not isinstance(clients, Memories):
+        yield from map(shapes_of, clients.values())
+
+
 def pack(clients: Clients) -> Memory:
     """As named tensors; of memories elsewhere only what finds them again."""
     ids = sorted(clients)
@@ -179,6 +200,10 @@ def unpack(tensors: Memory, reopen: Reopen | None) -> Clients:
         key.removeprefix("clients/"): value for key, value in tensors.items() if key.startswith("clients/")
     }
     return {client: {key: values[row] for key, values in rows.items()} for row, client in enumerate(ids)}
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged ({error}): restore it or start again")
 
 
 def _remove(path: Path) -> None:

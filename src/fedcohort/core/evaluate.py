@@ -68,6 +68,15 @@ def settle(method: Method, state: State, profile: Profile, engine: Engine) -> St
     return answered(ask(method, state, now, "serving"), engine)[0]
 
 
+def presented(
+    method: Method, state: State, task: Task, profile: Profile, engine: Engine
+) -> tuple[State, Task, Profile, Engine]:
+    """All of them as they are when models are looked at: merged, and every client served."""
+    task, engine = present(method, state, task, engine)
+    profile = replace(profile, model=task.model, local=task.local, began=task.began)
+    return settle(method, state, profile, engine), task, profile, engine
+
+
 def serving(method: Method, state: State) -> list[Served]:
     """Each model with the clients it serves."""
     group = state.grouping["group"]
@@ -247,11 +256,10 @@ def evaluation_rows(
     engine: Engine,
     clients: bool,
     ahead: Ahead | None = None,
-) -> list[Row]:
-    """The global and personal scopes, fairness and groups; with ``clients``, a line for every client too."""
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+) -> tuple[list[Row], list[Row]]:
+    """The global and personal scopes, fairness and groups; with ``clients``, also a line for every client and
+    what the server found out about each."""
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
     scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
     names = task.federation.classes
@@ -260,17 +268,15 @@ def evaluation_rows(
     )
     rows += fairness_rows(state.round, scores.accuracy)
     rows += group_rows(state.round, state, task, profile.counts, len(models))
-    if clients:
-        rows += iid_rows(method, state, task)
-        of_clients = _tells(method).of_clients(state.grouping)
-        rows += client_rows(state.round, scores, task.federation.clients, state.grouping["group"], of_clients)
-    return rows
+    if not clients:
+        return rows, []
+    told = _tells(method).of_clients(state.grouping)
+    each = client_rows(state.round, scores, task.federation.clients, state.grouping["group"], told)
+    return rows, iid_rows(method, state, task) + each
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
-    task, engine = present(method, state, task, engine)
-    profile = replace(profile, model=task.model, local=task.local, began=task.began)
-    state = settle(method, state, profile, engine)
+    state, task, profile, engine = presented(method, state, task, profile, engine)
     models, adapted = adapt(method, state, task, profile, engine)
     scores = _revealed(engine.score(models, kept=batchnorm.kept(task, adapted, state.clients)), method, task)
     rows = scope_rows(state.round, "adapted", scores, task.federation.classes)

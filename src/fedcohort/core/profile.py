@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedcohort.models.flat import Flat
 from fedcohort.util.errors import UserError
-from fedcohort.util.settings import above, at_least, below, between
+from fedcohort.util.settings import above, at_least, below, between, tune
 
 STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
 
@@ -24,7 +24,7 @@ STRICTNESS = ("exact", "noised", "withheld")  # of Privacy.counts
 class Local:
     """The local training budget, shared by all methods of a comparison."""
 
-    lr: Annotated[float, above(0)] = 0.05
+    lr: Annotated[float, above(0), tune(1e-3, 1)] = 0.05
     epochs: Annotated[float, above(0), below(100_000)] = 1.0
     steps: Annotated[int, between(1, 10**7)] | None = (
         None  # if given, this many mini-batches instead of epochs

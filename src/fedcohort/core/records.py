@@ -16,6 +16,7 @@ Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
 Recall = Callable[[int], Memory]  # what a client remembers
 Phase = Literal["before", "chosen", "serving"]  # of Grouping.asks
+Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Sampling = Literal["all", "group"]  # one cohort of everybody, or one of each group: see Grouping.odds
 
 
@@ -56,6 +57,11 @@ class Round:
             return self.members[torch.randperm(len(self.members), generator=key)[:count]]
         given = [factor.double() for factor in (odds, self.odds) if factor is not None]
         return self.members[torch.multinomial(torch.stack(given).prod(0), count, generator=key)]
+
+
+def shapes_of(memory: Memory) -> Shapes:
+    """What a memory looks like, whatever its numbers are."""
+    return {key: (tuple(value.shape), value.dtype) for key, value in memory.items()}
 
 
 def mean_memory(clients: Clients, members: Ids, key: str, blank: Tensor) -> Tensor:

@@ -75,6 +75,9 @@ def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None
     def under(prefix: str) -> Memory:
         return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
+    for key in ("round", "bytes", "clients"):
+        if tensors[key].dtype != torch.int64:
+            raise ValueError(f"what it says of its {key}")
     groups: list[Group] = []
     while f"group/{len(groups)}/weights/params" in tensors:
         here = f"group/{len(groups)}/"

@@ -39,12 +39,12 @@ class Task:
     def of(
         cls,
         federation: Federation,
-        model: str | Callable[..., nn.Module] = "mlp",
+        model: str | nn.Module | Callable[..., nn.Module] = "mlp",
         settings: Mapping[str, Any] = {},
         **conditions: Any,
     ) -> "Task":
-        """A task whose model is named (with ``settings``) or made by a function; ``conditions`` are the
-        fields."""
+        """A task whose model is named (with ``settings``), a module, or made by a function or class;
+        ``conditions`` are the fields. A module is copied: yours stays as it is."""
         shape, classes = federation.shape, federation.num_classes
         flat = flat_model(model, shape, classes, settings, federation.vocabulary)
         return cls(federation, flat, **conditions)

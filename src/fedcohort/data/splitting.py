@@ -15,7 +15,8 @@ from torch import Tensor
 from fedcohort.data.corruptions import change_images
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.federation import Federation, Split
-from fedcohort.data.partition import Partition, Partitioner
+from fedcohort.data.given import dataset_of
+from fedcohort.data.partition import Partition, Partitioner, partitioner
 from fedcohort.data.partition._dealing import apportion
 from fedcohort.data.scaling import Rule, Scale, Scaling
 from fedcohort.util import keyed
@@ -34,6 +35,7 @@ class SplitPlan:
     mode: Literal["auto", "pool", "mirror"] = "auto"
     test: Annotated[float, between(0, 0.9)] = 0.2  # share of a client's rows; used by 'pool'
     validation: Annotated[float, between(0, 0.9)] = 0.0  # share of the remaining training rows
+    tuning: Annotated[float, between(0, 0.9)] = 0.0  # share of training rows that stand in for the test rows
 
     def chosen(self, dataset: Dataset, partition: Partitioner) -> Literal["pool", "mirror"]:
         """The mode for this data set."""
@@ -48,14 +50,17 @@ class SplitPlan:
 
 
 def federate(
-    dataset: Dataset,
-    partition: Partitioner,
+    dataset: Any,
+    partition: Partitioner | None = None,
     split: SplitPlan | None = None,
     seed: int = 0,
     scale: Rule | Scale = "federated",
 ) -> Federation:
-    """Deal ``dataset`` to clients with ``partition``, split every client's rows, and scale its numbers by the
-    training rows: everybody's, each client's own, or by a scale that is given."""
+    """Deal ``dataset``, or data that ``load`` takes without options, to clients with ``partition``, split
+    every client's rows, and scale its numbers by the training rows: everybody's, each client's own, or by a
+    scale that is given. Without ``partition`` the data's own clients are taken."""
+    dataset = dataset_of(dataset)
+    partition = partitioner("natural") if partition is None else partition
     split = build(SplitPlan, vars(split or SplitPlan()), "split")  # the ranges hold for Python callers too
     mode = split.chosen(dataset, partition)
     x, y, owner = _to_deal(dataset, mode, partition.by_owner)
@@ -75,6 +80,11 @@ def federate(
         assert dataset.test_y is not None  # noqa: S101
         test_x, test_y = dataset.test_x, dataset.test_y
         test_rows, test_client = mirror(labels, rows, client, clients, test_y.numpy(), rng)
+
+    if split.tuning:  # the true test rows are put away: whoever chooses settings does not see them
+        held = hold_out(labels[rows], client, clients, split.tuning, rng, apart)
+        test_x, test_y, test_rows, test_client = x, y, rows[held], client[held]
+        rows, client, mode = rows[~held], client[~held], "pool"
 
     held = hold_out(labels[rows], client, clients, split.validation, rng, apart)
     training = torch.from_numpy(rows[~held]), torch.from_numpy(client[~held])

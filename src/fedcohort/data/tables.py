@@ -48,14 +48,22 @@ def read_table(
 
     frames: list[pl.DataFrame] = []
     for file in _files(path, where):
-        frame = cleaned(_read_one(file, header, separator), [*MISSING, *empty])
-        if frame.height == 0 or frame.width == 0:
-            raise UserError(f"{file} holds no rows: {EMPTY_FILE}")
-        named = frame.with_columns(pl.lit(Path(file.name.removesuffix(".gz")).stem).alias(FILE))
+        name = Path(file.name.removesuffix(".gz")).stem
+        named = usable(_read_one(file, header, separator), name, empty, f"{file} holds no rows: {EMPTY_FILE}")
         columns = frames[0].columns if frames else named.columns
         _refuse_other_columns(file, named.columns, columns)
         frames.append(named[columns])
     return pl.concat(frames, how="vertical_relaxed")
+
+
+def usable(frame: "pl.DataFrame", name: str, empty: Sequence[str], otherwise: str) -> "pl.DataFrame":
+    """A table of this name without its empty cells and lines; ``otherwise`` is said if nothing is left."""
+    import polars as pl
+
+    frame = cleaned(frame, [*MISSING, *empty])
+    if frame.height == 0 or frame.width == 0:
+        raise UserError(otherwise)
+    return frame.with_columns(pl.lit(name).alias(FILE))
 
 
 def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":

@@ -16,6 +16,7 @@ from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.runs.events import EVENTS, LOG, Event, read_events, summed_up
+from fedcohort.runs.run import Callback
 
 log = logging.getLogger("fedcohort.flower")
 
@@ -25,7 +26,7 @@ def note(client: str, what: str) -> None:
     log.warning("%s %s", client, what, extra={"client": client, "what": what})
 
 
-class EventLog:
+class EventLog(Callback):
     """A callback of a run: says what each round came to, and writes down what is noted meanwhile."""
 
     def __init__(self, directory: Path, rounds: int) -> None:

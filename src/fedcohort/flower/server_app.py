@@ -28,7 +28,7 @@ from fedcohort.flower.roster import Wanted, await_nodes, gather
 from fedcohort.flower.transport import Transport
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
-from fedcohort.runs.comparison import Job, Plan, begin, reopen
+from fedcohort.runs.comparison import Job, Plan, begin, refuse_misfit, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import ROSTER, Recorder, disk_mistakes, read_result
 from fedcohort.runs.run import Result, run
@@ -64,9 +64,9 @@ def serve(grid: Grid, config: Any) -> None:
     transport = Transport(grid, float(config.get("round-timeout") or TIMEOUT))
     for job in plan.jobs:
         if read_result(job.directory) is None:
-            words = job.method.title, job.seed, plan.experiment.rounds, job.directory
+            words = job.title, job.seed, job.experiment.rounds, job.directory
             log.info("%s, seed %d: %d rounds, in %s", *words)
-            carry_out(plan.experiment, job, transport, int(config.get("clients") or 0))
+            carry_out(job, transport, int(config.get("clients") or 0))
     log.info("all runs are complete: %s", write_report([plan.home], plan.home / REPORT, private=True))
 
 
@@ -85,14 +85,14 @@ def _own_code(config: Any) -> list[str]:
     return own_code_in(read_toml(asked)) if asked.is_file() else []
 
 
-def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: int) -> Result:
+def carry_out(job: Job, transport: Transport, clients: int) -> Result:
     """One run, from its start or from its last completed round, to its end."""
-    table = experiment.table(job.method, job.seed)
+    experiment, table = job.experiment, job.table
     job.directory.mkdir(parents=True, exist_ok=True)
     log = EventLog(job.directory, experiment.rounds)
     with disk_mistakes(job.directory), held(job.directory), log as events:
         facts = {"run": table, "token": token(job.directory)}
-        nodes = meet(experiment, job, transport, clients, facts)
+        nodes = meet(job, transport, clients, facts)
         task = server_task(experiment, job.method, nodes.roster, job.seed)
         events.clients = nodes.roster.clients
         scale = nodes.roster.scale
@@ -100,22 +100,23 @@ def carry_out(experiment: Experiment, job: Job, transport: Transport, clients: i
         engine = FlowerEngine(nodes, job.method, task, known, experiment.trust)
         about = About.of(job.method, task, task.profile(job.method), elsewhere=True)
         recorder = Recorder(job.directory, table, nodes.roster.fingerprint(), 1, engine.memories, about=about)
-        begun = recorder.open()
-        trackers = start_trackers(experiment.trackers, job.directory, table, begun)
-        if begun is None:
-            first = start(job.method, task, task.profile(job.method))
-            begun = replace(first, clients=engine.memories({})), []
+        restored = recorder.open()
+        if restored is not None:
+            refuse_misfit(restored[0], job, task, experiment.rounds)
+        trackers = start_trackers(experiment.trackers, job.directory, table, restored)
+        first = start(job.method, task, task.profile(job.method))
+        begun = restored or (replace(first, clients=engine.memories({})), [])
         events.go_on(begun[0].round)
         wishes = experiment.rounds, experiment.evaluation
-        result = run(job.method, task, *wishes, (recorder, events, *trackers), begun, lambda _: engine)
+        with recorder.doubting(restored):
+            result = run(job.method, task, *wishes, (recorder, events, *trackers), begun, lambda _: engine)
         recorder.finish(result.metrics)
         return result
 
 
-def meet(
-    experiment: Experiment, job: Job, transport: Transport, clients: int, facts: dict[str, Any]
-) -> Nodes:
+def meet(job: Job, transport: Transport, clients: int, facts: dict[str, Any]) -> Nodes:
     """Who takes part: asked when a run begins, remembered when it is continued."""
+    experiment = job.experiment
 
     def question(classes: Sequence[str]) -> Payload:
         return Payload({**facts, "client": None, "classes": list(classes), "merge": None}, {})

@@ -41,6 +41,7 @@ from fedcohort.api import (
     cosines,
     join_largest,
     register,
+    tune,
 )
 
 
@@ -49,8 +50,8 @@ from fedcohort.api import (
 class CFL(Grouping, Asks):
     """Splits a group in two when its mean update vanishes although its clients still want to move."""
 
-    eps1: Annotated[float, at_least(0)] = 0.4  # the mean update is at rest below this norm
-    eps2: Annotated[float, at_least(0)] = 1.6  # some client still moves above this norm
+    eps1: Annotated[float, at_least(0), tune(0.01, 1)] = 0.4  # the mean update is at rest below this norm
+    eps2: Annotated[float, at_least(0), tune(0.1, 4)] = 1.6  # some client still moves above this norm
     gamma: Annotated[float, between(0, 1)] = 0.0  # separation a split must reach; 0 accepts any
     linkage: Literal["complete", "single"] = "complete"  # of the halves: the authors' code, or the objective
     weighted: bool = True  # mean update by samples, as in the paper; False: the plain mean of the code

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.api import Memory, Round, Transform, Updates, View, above, register
+from fedcohort.api import Memory, Round, Transform, Updates, View, above, register, tune
 
 
 @register
@@ -26,7 +26,7 @@ from fedcohort.api import Memory, Round, Transform, Updates, View, above, regist
 class Clip(Transform):
     """Shortens a client's movement to a largest length, at the client or at the server."""
 
-    norm: Annotated[float, above(0)] = 1.0  # the largest Euclidean length of a movement
+    norm: Annotated[float, above(0), tune(0.1, 10)] = 1.0  # the largest Euclidean length of a movement
     at: Literal["client", "server"] = "client"  # who shortens it: a server need not believe that clients do
 
     def upload(self, delta: Tensor, mine: Memory, view: View) -> tuple[Tensor, Memory]:

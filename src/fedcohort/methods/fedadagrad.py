@@ -17,7 +17,18 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
+from fedcohort.api import (
+    Memory,
+    Profile,
+    Round,
+    ServerOptimiser,
+    Updates,
+    above,
+    at_least,
+    below,
+    register,
+    tune,
+)
 from fedcohort.methods import _fedopt
 
 
@@ -26,7 +37,7 @@ from fedcohort.methods import _fedopt
 class FedAdagrad(ServerOptimiser):
     """FedAvg whose server divides its step by the root of all squared movements so far."""
 
-    server_lr: Annotated[float, above(0)] = 0.1  # length of the server's step
+    server_lr: Annotated[float, above(0), tune(1e-3, 1)] = 0.1  # length of the server's step
     beta1: Annotated[float, at_least(0), below(1)] = 0.0  # share of the last direction that is kept
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero
     v0: _fedopt.Start = "tau2"  # the second moment's start: tau squared (the paper), or zero (its code)

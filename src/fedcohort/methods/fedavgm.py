@@ -17,7 +17,18 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
+from fedcohort.api import (
+    Memory,
+    Profile,
+    Round,
+    ServerOptimiser,
+    Updates,
+    above,
+    at_least,
+    below,
+    register,
+    tune,
+)
 
 
 @register
@@ -25,8 +36,8 @@ from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, abov
 class FedAvgM(ServerOptimiser):
     """FedAvg whose server keeps momentum."""
 
-    beta: Annotated[float, at_least(0), below(1)] = 0.9  # share of the last velocity that is kept
-    server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
+    beta: Annotated[float, at_least(0), below(1), tune(0, 0.99)] = 0.9  # share of the last velocity kept
+    server_lr: Annotated[float, above(0), tune(0.1, 3)] = 1.0  # length of the server's step
     nesterov: bool = False  # look ahead along the new velocity
 
     def init_server(self, profile: Profile) -> Memory:

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.api import Ids, Memory, Profile, Round, Selector, between, register
+from fedcohort.api import Ids, Memory, Profile, Round, Selector, between, register, tune
 
 
 @register
@@ -29,7 +29,7 @@ class FedCLS(Selector):
 
     heeds_odds: ClassVar[bool] = True
 
-    tau: Annotated[float, between(0, 1)] = 0.1  # share of the classes in which a group's members may differ
+    tau: Annotated[float, between(0, 1), tune(0, 0.5)] = 0.1  # share of classes in which members may differ
     complement: bool = False  # no groups: add whoever differs most from those already chosen
 
     def uses(self) -> frozenset[str]:

@@ -50,6 +50,7 @@ from fedcohort.api import (
     kmeans_groups,
     last_layer,
     register,
+    tune,
 )
 
 
@@ -60,7 +61,7 @@ class FedConcat(Averaging, Grouping, Merges):
 
     also_down: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
 
-    groups: Annotated[int, at_least(1)] = 5  # models to put side by side
+    groups: Annotated[int, at_least(1), tune(2, 8)] = 5  # models to put side by side
     rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top
     steps: Annotated[int, between(1, 10**7)] = 3  # mini-batches of a client in each of those later rounds
     top: Literal["random", "joined"] = "random"  # how that layer starts; joined: as the sum of the groups'

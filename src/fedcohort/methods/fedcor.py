@@ -39,6 +39,7 @@ from fedcohort.api import (
     gaussian,
     generator,
     register,
+    tune,
 )
 
 
@@ -51,7 +52,7 @@ class FedCor(Selector, Rehearses):
 
     warmup: Annotated[int, at_least(0)] = 15  # random rounds before the first fit, and one more
     interval: Annotated[int, at_least(1)] = 10  # rounds between fits
-    beta: Annotated[float, between(0, 1)] = 0.95  # discount of a client each time it is chosen
+    beta: Annotated[float, between(0, 1), tune(0.5, 1)] = 0.95  # discount of a client each time it is chosen
     gamma: Annotated[float, above(0), between(0, 1)] = 0.95  # weight of a loss change a round later
     dimensions: Annotated[int, between(1, 1000)] = 15  # of each client's embedding
     noise: Annotated[float, above(0)] = 0.01  # standard deviation of a loss change of its own

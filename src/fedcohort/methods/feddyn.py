@@ -40,6 +40,7 @@ from fedcohort.api import (
     above,
     mean_memory,
     register,
+    tune,
 )
 
 
@@ -51,7 +52,7 @@ class FedDyn(Objective, Averaging, ServerOptimiser, Broadcasts, Serves):
 
     sent_as_it_is: ClassVar[str] = "clients remember what they moved, and the server the mean of that"
 
-    alpha: Annotated[float, above(0)] = 0.01  # strength of the pull towards the sent model
+    alpha: Annotated[float, above(0), tune(1e-3, 1)] = 0.01  # strength of the pull towards the sent model
     scaled: bool = False  # pull a client by alpha * mean size / its size, as in the authors' code
     evaluate: Literal["avg", "all", "sent"] = "avg"  # what answers: the mean of the cohort, of all, or x
 

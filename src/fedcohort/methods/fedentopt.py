@@ -42,6 +42,7 @@ from fedcohort.api import (
     at_least,
     entropy,
     register,
+    tune,
 )
 
 MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at a random sample of these
@@ -52,7 +53,9 @@ MANY, LOOKED_AT = 20_000, 4096  # of more clients than MANY, each pick looks at 
 class FedEntOpt(Selector, Hides):
     """Builds each cohort greedily so that its labels together are as uniform as possible."""
 
-    buffer: Annotated[float, at_least(0)] = 0.5  # who rests after a pick: a share (< 1) or number of clients
+    buffer: Annotated[float, at_least(0), tune(0, 0.9)] = (
+        0.5  # who rests after a pick: a share (< 1) or number
+    )
     epsilon: Annotated[float, above(0)] | None = None  # differential privacy of the label counts; None: exact
     ties: Literal["lowest", "random"] = "lowest"  # who of equally good clients is picked
 

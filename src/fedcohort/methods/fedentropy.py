@@ -31,6 +31,7 @@ from fedcohort.api import (
     between,
     entropy,
     register,
+    tune,
 )
 
 
@@ -41,7 +42,7 @@ class FedEntropy(Selector, Judges):
 
     heeds_odds: ClassVar[bool] = True
 
-    epsilon: Annotated[float, between(0, 1)] = 0.8  # how often clients are drawn by value, not uniformly
+    epsilon: Annotated[float, between(0, 1), tune(0, 1)] = 0.8  # how often clients are drawn by value
 
     def uses(self) -> frozenset[str]:
         return frozenset({"outputs"})

@@ -55,6 +55,7 @@ from fedcohort.api import (
     clustering,
     gaussian,
     register,
+    tune,
 )
 from fedcohort.methods._interaction import Interaction, Lesson
 
@@ -67,7 +68,7 @@ class FedGWC(Interaction):
     """Splits a group where its clients' loss curves stop looking like one Gaussian."""
 
     alpha: Annotated[float, between(0, 1)] = 0.1  # memory of the interaction matrix
-    beta: Annotated[float, above(0)] = 0.5  # sharpness of the kernel between clients
+    beta: Annotated[float, above(0), tune(0.1, 4)] = 0.5  # sharpness of the kernel between clients
     tolerance: Annotated[float, above(0)] = 1e-5  # below this change the matrix has settled
     max_groups: Annotated[int, at_least(2)] = 4  # most parts of one split
     min_group: Annotated[int, at_least(0)] = 0  # no split leaves a smaller group; 0: as Theorem A.5 has it

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from fedcohort.api import LogitMap, Objective, View, at_least, register
+from fedcohort.api import LogitMap, Objective, View, at_least, register, tune
 
 MASKED = -1e9  # as good as minus infinity to a softmax, and zero times it is zero
 
@@ -30,7 +30,7 @@ MASKED = -1e9  # as good as minus infinity to a softmax, and zero times it is ze
 class FedLC(Objective):
     """Lowers each logit by a margin that shrinks with the client's samples of that class."""
 
-    tau: Annotated[float, at_least(0)] = 1.0  # size of the margin of a class with one sample
+    tau: Annotated[float, at_least(0), tune(0, 2)] = 1.0  # size of the margin of a class with one sample
     missing: Literal["mask", "clamp"] = "mask"  # a class without samples: left out, or as if it had one
     denominator: Literal["all", "others"] = "all"  # classes in the softmax: all, or all but the true one
 

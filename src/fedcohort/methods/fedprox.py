@@ -13,7 +13,7 @@ Where we differ:
 from dataclasses import dataclass
 from typing import Annotated
 
-from fedcohort.api import Anchor, Objective, View, at_least, register
+from fedcohort.api import Anchor, Objective, View, at_least, register, tune
 
 
 @register
@@ -21,7 +21,7 @@ from fedcohort.api import Anchor, Objective, View, at_least, register
 class FedProx(Objective):
     """Adds (mu / 2) ||x - sent model||^2 to each client's loss, so that clients do not drift apart."""
 
-    mu: Annotated[float, at_least(0)] = 0.01  # strength of the pull towards the sent model
+    mu: Annotated[float, at_least(0), tune(1e-4, 1)] = 0.01  # strength of the pull towards the sent model
 
     def anchor(self, view: View) -> Anchor:
         return Anchor(pull=self.mu)

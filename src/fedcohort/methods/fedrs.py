@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from fedcohort.api import LogitMap, Objective, View, between, register
+from fedcohort.api import LogitMap, Objective, View, between, register, tune
 
 
 @register
@@ -25,7 +25,7 @@ from fedcohort.api import LogitMap, Objective, View, between, register
 class FedRS(Objective):
     """Shrinks the logits of classes a client does not hold, so that it does not unlearn them."""
 
-    alpha: Annotated[float, between(0, 1)] = 0.5  # factor of a missing class; 1 is plain training
+    alpha: Annotated[float, between(0, 1), tune(0, 1)] = 0.5  # factor of a missing class; 1 is plain training
     scale: Literal["binary", "proportional"] = "binary"  # held or not, or by samples held
 
     def logits(self, view: View) -> LogitMap:

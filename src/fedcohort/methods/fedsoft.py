@@ -49,6 +49,7 @@ from fedcohort.api import (
     above,
     at_least,
     register,
+    tune,
 )
 
 
@@ -62,8 +63,8 @@ class FedSoft(Objective, Averaging, ServerOptimiser, Grouping, Asks, Tailors):
     shared: ClassVar[bool] = True
     also_down: ClassVar[str] = "now and then all centres, to everybody"
 
-    groups: Annotated[int, at_least(1)] = 5  # centres
-    strength: Annotated[float, at_least(0)] = 0.1  # lambda, of the pull towards the centres
+    groups: Annotated[int, at_least(1), tune(2, 8)] = 5  # centres
+    strength: Annotated[float, at_least(0), tune(1e-3, 1)] = 0.1  # lambda, of the pull towards the centres
     floor: Annotated[float, above(0)] = 1e-4  # sigma, the least importance of a centre for a client
     zeros_only: bool = False  # raise only an importance of exactly zero, as the authors' code does
     every: Annotated[int, at_least(1)] = 2  # rounds between two estimates of importance

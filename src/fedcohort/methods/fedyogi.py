@@ -18,7 +18,18 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
-from fedcohort.api import Memory, Profile, Round, ServerOptimiser, Updates, above, at_least, below, register
+from fedcohort.api import (
+    Memory,
+    Profile,
+    Round,
+    ServerOptimiser,
+    Updates,
+    above,
+    at_least,
+    below,
+    register,
+    tune,
+)
 from fedcohort.methods import _fedopt
 
 
@@ -28,7 +39,7 @@ class FedYogi(ServerOptimiser):
     """FedAvg whose server takes Yogi's steps: Adam's, with a second moment that forgets no faster than it
     learns."""
 
-    server_lr: Annotated[float, above(0)] = 0.03  # length of the server's step
+    server_lr: Annotated[float, above(0), tune(1e-3, 1)] = 0.03  # length of the server's step
     beta1: Annotated[float, at_least(0), below(1)] = 0.9  # share of the last direction that is kept
     beta2: Annotated[float, at_least(0), below(1)] = 0.99  # how slowly the second moment changes
     tau: Annotated[float, above(0)] = 1e-3  # keeps small denominators away from zero

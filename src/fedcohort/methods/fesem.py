@@ -40,6 +40,7 @@ from fedcohort.api import (
     kmeans_groups,
     last_layer,
     register,
+    tune,
 )
 
 
@@ -49,7 +50,7 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
     """Expectation-maximisation: each client joins the centre nearest to its model, each centre is their
     mean."""
 
-    groups: Annotated[int, at_least(1)] = 4  # centres
+    groups: Annotated[int, at_least(1), tune(2, 8)] = 4  # centres
     layers: str = "all"  # whose weights are compared: all, last, or names of layers with spaces between
     weighted: bool = False  # mean by samples instead of evenly
     sampling: Sampling = "all"  # draw one cohort from everybody, or one from each group

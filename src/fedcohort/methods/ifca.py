@@ -41,6 +41,7 @@ from fedcohort.api import (
     encoder_bytes,
     last_layer,
     register,
+    tune,
 )
 
 
@@ -51,7 +52,7 @@ class IFCA(Grouping, Asks):
 
     also_down: ClassVar[str] = "all groups' models instead of one"
 
-    groups: Annotated[int, at_least(1)] = 4  # models; some may end up with nobody
+    groups: Annotated[int, at_least(1), tune(2, 8)] = 4  # models; some may end up with nobody
     sharing: Literal["nothing", "trunk"] = "nothing"  # trunk: only the last layer is each group's own
     every: Annotated[int, at_least(1)] = 1  # rounds between two choices; in others a client keeps its last
     average: Literal["model", "gradient"] = "model"  # gradient: over the whole cohort, not the group's part

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.api import Averaging, Memory, Round, Updates, above, at_least, register
+from fedcohort.api import Averaging, Memory, Round, Updates, above, at_least, register, tune
 
 TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
 
@@ -27,7 +27,7 @@ TINY = 1e-10  # as in the authors' code: a loss of zero has no power below one
 class QFedAvg(Averaging):
     """Weighs a client by the q-th power of its loss before training: those badly served count more."""
 
-    q: Annotated[float, at_least(0)] = 1.0  # 0 weighs everybody the same; the larger, the more even
+    q: Annotated[float, at_least(0), tune(1e-3, 5)] = 1.0  # 0 weighs all the same; the larger, the more even
     lipschitz: Annotated[float, above(0)] | None = None  # L of the loss; None: 1 / local learning rate
 
     def uses(self) -> frozenset[str]:

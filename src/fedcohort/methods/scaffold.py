@@ -40,6 +40,7 @@ from fedcohort.api import (
     above,
     mean_memory,
     register,
+    tune,
 )
 
 
@@ -50,7 +51,7 @@ class Scaffold(Objective, Averaging, ServerOptimiser, Broadcasts):
 
     also_down: ClassVar[str] = "a control variate as large as the model"
 
-    server_lr: Annotated[float, above(0)] = 1.0  # length of the server's step
+    server_lr: Annotated[float, above(0), tune(0.1, 3)] = 1.0  # length of the server's step
     option: Literal["I", "II"] = "II"  # c_k from the gradient at the sent model, or from the movement
     mode: Literal["reach", "niid"] = "reach"  # how c - c_k corrects: the gradient, or each step's result
     weighted: bool = False  # average movements by samples instead of evenly; c stays an even mean

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from fedcohort.api import Memory, Round, ServerOptimiser, Updates, above, register
+from fedcohort.api import Memory, Round, ServerOptimiser, Updates, above, register, tune
 
 
 @register
@@ -21,7 +21,7 @@ from fedcohort.api import Memory, Round, ServerOptimiser, Updates, above, regist
 class ServerSGD(ServerOptimiser):
     """Follows the clients' mean movement, by default the whole way."""
 
-    lr: Annotated[float, above(0)] = 1.0  # length of the server's step; 1 takes the clients' mean
+    lr: Annotated[float, above(0), tune(0.1, 3)] = 1.0  # length of its step; 1 takes the clients' mean
 
     def step(
         self, params: Tensor, move: Tensor, memory: Memory, updates: Updates, now: Round

@@ -1,9 +1,10 @@
 """Networks by name. A model is a frozen dataclass whose fields are its settings; ``build`` makes the module.
 
-Any ``torch.nn.Module`` will do: in Python pass a function that makes one, in TOML name it
+Any ``torch.nn.Module`` will do: in Python pass one, its class or a function that makes it, in TOML name it
 ``"package.module:function"``.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,14 +80,15 @@ MODELS: Registry[Model] = Registry("model", "fedcohort.models.networks", "fedcoh
 
 
 def flat_model(
-    model: str | Model | Callable[..., nn.Module],
+    model: str | Model | nn.Module | Callable[..., nn.Module],
     shape: tuple[int, ...],
     classes: int,
     settings: Mapping[str, Any] | None = None,
     vocabulary: int = 0,
 ) -> Flat:
-    """A model by name, by ``package.module:function``, as a Model or as a function, ready for training.
+    """A model by name, by ``package.module:function``, as a Model, a module or a function, ready to train.
 
+    A module is copied and never changed; its weights are where training begins, whatever the seed.
     ``vocabulary`` is how many kinds of tokens there are where examples are rows of token ids.
     """
     if isinstance(model, str) and ":" in model:
@@ -97,6 +99,18 @@ def flat_model(
     if isinstance(model, Model):
         _refuse_giant(model, **known)
         return _try_out(partial(model.network, **known), **known)
+    if isinstance(model, nn.Module):
+        if settings:
+            raise UserError(
+                f"model: a module that is made already takes no settings: leave {', '.join(settings)} out"
+            )
+        flat = _try_out(partial(copy.deepcopy, _copied(model)), **known)
+        flat.begins_alike = True
+        return flat
+    if not callable(model):
+        raise UserError(
+            f"model: {model!r:.80} is no name of a model, no module and no function that makes one"
+        )
     return _try_out(_maker(model, known, dict(settings or {})), **known)
 
 
@@ -109,6 +123,16 @@ def _refuse_giant(model: Model, shape: tuple[int, ...], classes: int, vocabulary
     except (RuntimeError, OverflowError, TypeError):  # a size that not even a number can hold
         raise UserError(f"model: no {model.name} can be made as large as that: lower its settings") from None
     refuse_beyond(COPIES * 4 * weights, f"model: {model.name}", "make it smaller")
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """One that the caller cannot change any more."""
+    try:
+        return copy.deepcopy(module).cpu()
+    except Exception as error:  # somebody else's code: anything may happen
+        raise UserError(
+            f"model: the module cannot be copied ({in_words(error)}): give a function that makes it"
+        ) from error
 
 
 def _maker(

@@ -37,6 +37,7 @@ class Flat:
 
     def __init__(self, build: Callable[[], nn.Module], draws_globally: bool = False) -> None:
         self.build = build
+        self.begins_alike = False  # whatever the seed: it was given with its first weights
         with BUILDING, torch.random.fork_rng(devices=[]):
             self.module = build()
         fixed = [torch.full((p.numel(),), not p.requires_grad) for p in self.module.parameters()]
@@ -75,6 +76,11 @@ class Flat:
 
     def inits(self, seed: int, count: int) -> list[Weights]:
         """Independent fresh weights; the first are those of :meth:`init`."""
+        if self.begins_alike and count > 1:
+            raise UserError(
+                f"model: {count} models with different first weights are wanted, and a module has one set of "
+                "them: give its class, or a function that makes it"
+            )
         return [self.init(key_seed(seed, "model", number) if number else seed) for number in range(count)]
 
     def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:

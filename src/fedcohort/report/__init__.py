@@ -20,17 +20,18 @@ def write_report(runs: Sequence[Path], out: Path, private: bool = False) -> Path
     from fedcohort.report.compose import runs_page
     from fedcohort.report.evidence import gather
 
-    return _write(runs_page(gather(runs)), out, private)
+    return write_page(runs_page(gather(runs)), out, private)
 
 
 def write_diagnosis(diagnosis: Diagnosis, out: Path, features: FeatureSkew | None = None) -> Path:
     """A report on label counts, and on attributes where they were compared too."""
     from fedcohort.report.diagnosed import diagnosis_page
 
-    return _write(diagnosis_page(diagnosis, features), out)
+    return write_page(diagnosis_page(diagnosis, features), out)
 
 
-def _write(page: Page, out: Path, private: bool = False) -> Path:
+def write_page(page: Page, out: Path, private: bool = False) -> Path:
+    """As a file, which replaces none but a report."""
     try:
         _refuse_to_destroy(out)
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -13,11 +13,13 @@ import torch
 from fedcohort.core.engine import Engine
 from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
+from fedcohort.core.round.misfit import misfit
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
+from fedcohort.runs.longer import adopt, adopted
 from fedcohort.runs.processes import ProcessPool
 from fedcohort.runs.recorder import (
     CLIENTS,
@@ -29,7 +31,7 @@ from fedcohort.runs.recorder import (
 )
 from fedcohort.runs.run import Callback, run
 from fedcohort.runs.schedule import Schedule, Timed
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.standings import Outcome, titled
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
@@ -40,6 +42,7 @@ from fedcohort.runs.stored import (
     runs_of,
     settings_file,
 )
+from fedcohort.runs.sweep import in_words
 from fedcohort.runs.trackers import check_trackers, start_trackers
 from fedcohort.util.checkpoint import CURRENT, write_atomically
 from fedcohort.util.cpu import usable_cores
@@ -72,9 +75,24 @@ class Watcher(Protocol):
 class Job:
     """One run of a plan."""
 
+    experiment: Experiment  # with the values of this run, where the comparison sweeps some
     method: Method
     seed: int
     directory: Path
+    condition: str = ""  # those values as words
+
+    @property
+    def title(self) -> str:
+        """What a run is called among those of its seed."""
+        return titled(self.method.title, self.condition)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.title, self.seed
+
+    @property
+    def table(self) -> dict[str, Any]:
+        return self.experiment.table(self.method, self.seed)
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,8 @@ class Plan:
 
     def tracked(self, texts: Sequence[str]) -> "Plan":
         """The same plan with further trackers."""
-        return replace(self, experiment=self.experiment.tracked(texts))
+        jobs = tuple(replace(job, experiment=job.experiment.tracked(texts)) for job in self.jobs)
+        return replace(self, experiment=self.experiment.tracked(texts), jobs=jobs)
 
     def running_on(self, ray: str | None) -> "Plan":
         """The same plan on a Ray cluster, if one is named."""
@@ -102,12 +121,10 @@ class Plan:
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
-    for seed in experiment.seeds:
-        task = experiment.task(seed)
-        for method in experiment.methods:
-            with own_mistakes():
-                fitted = task.for_method(method)
-                start(method, fitted, fitted.profile(method))
+    for job in _jobs(experiment, out):
+        with own_mistakes():
+            fitted = job.experiment.task(job.seed).for_method(job.method)
+            start(job.method, fitted, fitted.profile(job.method))
     return begin(experiment, out)
 
 
@@ -131,21 +148,37 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
         plan = _plan(experiment, directory)
+        adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan)
         return plan
-    return Plan(experiment, directory, (Job(experiment.methods[0], experiment.seeds[0], directory),))
+    job = Job(experiment, experiment.methods[0], experiment.seeds[0], directory)
+    return Plan(experiment, directory, (job,))
 
 
-def _refuse_changes(plan: Plan) -> None:
-    """Raises UserError if there are runs of other settings: new ones would be started beside them."""
+def extend(plan: Plan, experiment: Experiment) -> Plan:
+    """The comparison with further seeds, methods, values or rounds; what it has already is kept."""
+    if any(job.directory == plan.home for job in plan.jobs):
+        raise UserError(f"{plan.home} is one run of a comparison: name the comparison's directory, above it")
+    longer = _plan(replace(experiment, name=plan.experiment.name), plan.home)
+    with disk_mistakes(plan.home), held(plan.home):
+        runs = [(job.directory, job.table) for job in longer.jobs]
+        known = adopted(plan.home, runs)
+        _refuse_changes(longer, known)
+        write_atomically(plan.home / ASKED, tomli_w.dumps(longer.experiment.table()).encode())
+        adopt(plan.home, runs)
+    return longer
+
+
+def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
+    """Raises UserError if there are runs of other settings, beside those ``known``: new ones would be started
+    beside them."""
     for directory in runs_of(plan.home):
-        if directory.name in {job.directory.name for job in plan.jobs}:
+        if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
         theirs = Asked.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
-        tables = [plan.experiment.table(job.method, job.seed) for job in same]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
-        change = difference(tables[0], theirs.table) if tables else gone
+        change = difference(same[0].table, theirs.table) if same else gone
         raise UserError(
             f"{plan.home / ASKED} is not as it was when {directory.name} was started ({change}): "
             "undo that change, or start a new comparison with 'fedcohort run FILE'"
@@ -162,30 +195,30 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     refuse_links(plan.home)
     with disk_mistakes(plan.home), nullcontext() if alone else held(plan.home):
         left = [job for job in plan.jobs if read_result(job.directory) is None]
-        schedule = Schedule(left, plan.experiment.rounds)
+        schedule = Schedule(left)
         timed = Timed(watcher, schedule)
         if plan.experiment.running.ray and left:
             from fedcohort.runs.on_ray import carry_out_on_ray
 
             carry_out_on_ray(plan, schedule, timed)
         elif side_by_side() > 1:
-            _until_worth_it(plan.experiment, schedule, timed)
+            _until_worth_it(schedule, timed)
             if len(schedule.waiting) > 1:
                 schedule.size = min(side_by_side(), len(schedule.waiting))
                 with ProcessPool(schedule.size) as pool:
-                    pool.carry_out(plan.experiment, schedule, timed)
+                    pool.carry_out(schedule, timed)
         while schedule.waiting:
-            run_job(plan.experiment, schedule.next(), timed)
-        return [run_job(plan.experiment, job, timed) for job in plan.jobs]
+            run_job(schedule.next(), timed)
+        return [run_job(job, timed) for job in plan.jobs]
 
 
-def _until_worth_it(experiment: Experiment, schedule: Schedule, timed: Timed) -> None:
+def _until_worth_it(schedule: Schedule, timed: Timed) -> None:
     """Runs here, until what is left is worth processes; the one that goes on then is stopped, and waits."""
     timed.enough = lambda: bool(schedule.waiting) and schedule.seconds_left > WORTH_IT
     while len(schedule.waiting) > 1:
         job = schedule.next()
         try:
-            run_job(experiment, job, timed)
+            run_job(job, timed)
         except StoppedError:
             schedule.again(job)
             break
@@ -212,37 +245,50 @@ def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
 
 
 def _plan(experiment: Experiment, home: Path) -> Plan:
-    runs = [(method, seed) for seed in experiment.seeds for method in experiment.methods]
-    jobs = (Job(method, seed, home / run_name(experiment.table(method, seed))) for method, seed in runs)
-    return Plan(experiment, home, tuple(jobs))
+    return Plan(experiment, home, tuple(_jobs(experiment, home)))
 
 
-def run_job(
-    experiment: Experiment, job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None
-) -> Outcome:
+def _jobs(experiment: Experiment, home: Path) -> list[Job]:
+    """Every method under all conditions with every seed; what is the same run twice is listed once. Those of
+    one federation follow each other: it is made once."""
+    jobs: dict[Path, Job] = {}
+    variants = [(in_words(point), variant) for point, variant in experiment.variants()]
+    for seed in experiment.seeds:
+        for words, variant in variants:
+            for method in variant.methods:
+                alone = variant.of_one(method)
+                directory = home / run_name(alone.table(method, seed))
+                jobs.setdefault(directory, Job(alone, method, seed, directory, words))
+    return list(jobs.values())
+
+
+def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:
     """One run to its end."""
-    name, table = job.method.title, experiment.table(job.method, job.seed)
-    numbers = read_result(job.directory)
+    numbers, table = read_result(job.directory), job.table
     if numbers is not None:
         check_config(job.directory, table)
         if not (job.directory / ROSTER).exists():
-            _add_roster(experiment, job, table)
-        return Outcome(name, job.seed, job.directory, numbers)
-    task = experiment.task(job.seed)
+            _add_roster(job, table)
+        return _outcome(job, numbers)
+    task = job.experiment.task(job.seed)
     with own_mistakes():
         recorder = _recorder(job, table, task)
     with disk_mistakes(job.directory):
         job.directory.mkdir(parents=True, exist_ok=True)
         with held(job.directory):
-            outcome = _run(experiment, job, task, recorder, watcher, engine)
+            outcome = _run(job, task, recorder, watcher, engine)
     watcher.end(outcome)
     return outcome
 
 
-def _add_roster(experiment: Experiment, job: Job, table: dict[str, Any]) -> None:
+def _outcome(job: Job, metrics: dict[str, float]) -> Outcome:
+    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition)
+
+
+def _add_roster(job: Job, table: dict[str, Any]) -> None:
     """To a complete run of an older fedcohort, if its data are at hand: what looks at it need to know."""
     with suppress(UserError), disk_mistakes(job.directory):
-        recorder = _recorder(job, table, experiment.task(job.seed))
+        recorder = _recorder(job, table, job.experiment.task(job.seed))
         if read_environment(job.directory, AGAIN)["fingerprint"] == recorder.fingerprint:
             recorder.describe(only_missing=True)
 
@@ -262,41 +308,26 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
 
 
 def _run(
-    experiment: Experiment,
-    job: Job,
-    task: Task,
-    recorder: Recorder,
-    watcher: Watcher,
-    engine: Callable[[Task], Engine] | None,
+    job: Job, task: Task, recorder: Recorder, watcher: Watcher, engine: Callable[[Task], Engine] | None
 ) -> Outcome:
-    name, restored = job.method.title, recorder.open()
+    experiment, restored = job.experiment, recorder.open()
     if restored is not None:
-        _refuse_misfit(restored[0], task.for_method(job.method), experiment.rounds, job.directory)
-    progress = watcher.begin(name, job.seed, experiment.rounds)
+        refuse_misfit(restored[0], job, task.for_method(job.method), experiment.rounds)
+    progress = watcher.begin(job.title, job.seed, experiment.rounds)
     trackers = start_trackers(experiment.trackers, job.directory, recorder.config, restored)
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
-    with own_mistakes():
+    with recorder.doubting(restored), own_mistakes():
         result = run(job.method, task, *wishes, callbacks, restored, engine, folder)
     if result.state.round < experiment.rounds:
-        raise StoppedError(f"{name} was asked to end after round {result.state.round}")
+        raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)
-    return Outcome(name, job.seed, job.directory, result.metrics)
+    return _outcome(job, result.metrics)
 
 
-def _refuse_misfit(state: State, task: Task, rounds: int, directory: Path) -> None:
+def refuse_misfit(state: State, job: Job, task: Task, rounds: int) -> None:
     """Raises UserError if a checkpoint, whole as it is, is none of this task."""
-    clients, groups, model = task.federation.num_clients, len(state.groups), task.model
-    serves = state.grouping.get("group", torch.zeros(0))
-    shapes = {(tuple(each.weights.params.shape), tuple(each.weights.buffers.shape)) for each in state.groups}
-    fits = (
-        0 <= state.round <= rounds
-        and serves.dtype == torch.int64
-        and serves.shape == (clients,)
-        and bool(((serves >= 0) & (serves < groups)).all())
-        and all(0 <= client < clients for client in state.clients)
-        and (bool(state.encoders) or shapes == {((model.num_params,), (model.num_buffers,))})  # not merged
-        and all(each.weights.params.dtype == torch.float32 for each in state.groups)
-    )
-    if not fits:
-        raise damaged(directory / CURRENT, "it is no checkpoint of this run", AGAIN)
+    late = "" if 0 <= state.round <= rounds else "the number of its rounds"
+    if wrong := late or misfit(state, job.method, task):
+        words = f"it is no checkpoint of this run: {wrong} cannot be so"
+        raise damaged(job.directory / CURRENT, words, AGAIN)

@@ -31,8 +31,8 @@ from fedcohort.util.files import refuse_links
 from fedcohort.util.warnings import told_by
 
 if TYPE_CHECKING:
+    from fedcohort.data import Dataset
     from fedcohort.runs.comparison import Job, Watcher
-    from fedcohort.runs.experiment import Experiment
     from fedcohort.runs.standings import Outcome
 
 BRING = 10.0  # seconds between two times that a run's files are brought back
@@ -84,19 +84,23 @@ class Crew:
         for member in self.members:
             refuse_other_versions(member.address, heard([member.actor.about.remote()])[0])
 
-    def carry_out(self, experiment: "Experiment", home: Path, schedule: Schedule) -> None:
-        """All runs that wait; the first that fails ends the others too."""
+    def carry_out(self, schedule: Schedule, home: Path, sent: bool) -> None:
+        """All runs that wait; the first that fails ends the others too. Their data are ``sent``, or read by
+        each machine."""
         import ray
 
-        whole = ray.put(experiment)
+        data: dict[str, Any] = {}  # by what was asked: most runs have the same
         with _sign(home) as sign:
             news: dict[Any, Member] = {}
             while schedule.waiting or any(member.job for member in self.members):
                 for member in self.members:
                     if member.job is None and schedule.waiting:
                         member.job = schedule.next()
-                        directory = member.job.directory
-                        member.actor.start.remote(whole, member.job, sign, _files(directory, {}))
+                        asked = member.job.experiment
+                        if sent and repr(asked.data) not in data:
+                            data[repr(asked.data)] = ray.put(asked.dataset)
+                        own, files = data.get(repr(asked.data)), _files(member.job.directory, {})
+                        member.actor.start.remote(member.job, own, sign, files)
                         news[member.actor.news.remote()] = member
                 if not self.members:
                     raise UserError(
@@ -171,8 +175,11 @@ class Runner:
     def about(self) -> dict[str, str]:
         return versions()
 
-    def start(self, experiment: "Experiment", job: "Job", sign: Sign, files: Files) -> None:
-        threading.Thread(target=self._run, args=(experiment, job, sign, files), daemon=True).start()
+    def start(self, job: "Job", data: "Dataset | None", sign: Sign, files: Files) -> None:
+        """``data``: None where they are to be read here."""
+        if data is not None:
+            job.experiment.bring(data)
+        threading.Thread(target=self._run, args=(job, sign, files), daemon=True).start()
 
     def stop(self) -> None:
         if self.teller is not None:
@@ -188,7 +195,7 @@ class Runner:
         except queue.Empty:
             return found
 
-    def _run(self, experiment: "Experiment", job: "Job", sign: Sign, files: Files) -> None:
+    def _run(self, job: "Job", sign: Sign, files: Files) -> None:
         from fedcohort.runs.comparison import run_job
 
         with tempfile.TemporaryDirectory(prefix="fedcohort-") as folder:
@@ -198,9 +205,9 @@ class Runner:
             try:
                 if not shared:
                     _write(own, files)
-                read_here(lambda: experiment.dataset)
+                read_here(lambda: job.experiment.dataset)
                 with told_by(lambda text: teller.tell("warned", text)):
-                    run_job(experiment, replace(job, directory=own), teller)
+                    run_job(replace(job, directory=own), teller)
             except Exception as error:
                 teller.bring()
                 teller.tell("failed", portable(error))

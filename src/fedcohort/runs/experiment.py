@@ -8,9 +8,9 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,9 +28,10 @@ from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
-from fedcohort.runs.method_entries import read_methods, write_method
-from fedcohort.runs.overrides import override
+from fedcohort.runs.method_entries import read_methods, read_own_local, write_method
+from fedcohort.runs.overrides import assign, override_all
 from fedcohort.runs.run import Evaluation
+from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, build, checked
@@ -71,6 +72,8 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     trust: Trust = field(default_factory=Trust)
     imports: tuple[str, ...] = ()
+    own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
+    sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     running: Running = field(default_factory=Running, compare=False)  # nor does where it runs
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
@@ -91,9 +94,9 @@ class Experiment:
             raise UserError(f"cannot read {path}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from None
-        for change in overrides:
-            override(table, change)
-        return cls.of(table, path.stem)
+        notes = override_all(table, overrides)
+        experiment = cls.of(table, path.stem)
+        return dataclasses.replace(experiment, notes=(*notes, *experiment.notes)) if notes else experiment
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
@@ -137,6 +140,8 @@ class Experiment:
             evaluation=build(Evaluation, top.evaluate, "evaluate"),
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
+            own_local=read_own_local(top.method, methods),
+            sweep=Sweep.read(top.sweep),
             trackers=read_trackers(top.track),
             running=build(Running, top.run, "run"),
             notes=tuple(notes),
@@ -154,15 +159,66 @@ class Experiment:
             return self
         return dataclasses.replace(self, running=dataclasses.replace(self.running, ray=ray))
 
-    @property
-    def unread(self) -> "Experiment":
-        """The same experiment for somebody who reads the data himself."""
-        return dataclasses.replace(self)
+    def swept(self, texts: Iterable[str], also_as_it_is: bool = False) -> "Experiment":
+        """The same experiment with further values, written like ``local.lr=0.01,0.1``; of settings that were
+        not swept so far, perhaps also the one that they have."""
+        more = Sweep.parse(texts)
+        if also_as_it_is:
+            known, own = dict(self.sweep.values), [(key, (self._value(key),)) for key, _ in more.values]
+            more = Sweep(tuple(pair for pair in own if pair[0] not in known)).with_more(more)
+        return dataclasses.replace(self, sweep=self.sweep.with_more(more))
 
-    @cached_property
+    def _value(self, key: str) -> Any:
+        """Of a setting; of one of a part, as the first method has it that has the part."""
+        if key.startswith(OF_METHODS):
+            return value_of_part(self.methods, key)
+        here: Any = self.table()
+        for name in key.split("."):
+            here = here.get(name) if isinstance(here, Mapping) else None
+        return here
+
+    def with_methods(self, methods: Sequence[Method]) -> "Experiment":
+        """The experiment with these in place of its methods, one for each."""
+        renamed = {old.title: new.title for old, new in zip(self.methods, methods, strict=True)}
+        own = {renamed[title]: settings for title, settings in self.own_local.items()}
+        return dataclasses.replace(self, methods=tuple(methods), own_local=own)
+
+    def of_one(self, method: Method) -> "Experiment":
+        """The experiment of this method alone, whose clients train as it has them."""
+        own = self.own_local.get(method.title, {})
+        local = build(Local, {**dataclasses.asdict(self.local), **own}, f"method.{method.title}.local")
+        return dataclasses.replace(self, methods=(method,), local=local, own_local={})
+
+    def variants(self) -> Iterator[tuple[Point, "Experiment"]]:
+        """Every combination of what it sweeps, and the experiment with it; itself if it sweeps nothing."""
+        if not self.sweep.values:
+            yield {}, self
+            return
+        for point in self.sweep.points():
+            table = self.table()
+            del table["sweep"]
+            for key, value in point.items():
+                if not key.startswith(OF_METHODS):
+                    assign(table, key, value, f"sweep: {key}")
+            yield point, Experiment.of(table, self.name).with_methods(with_settings(self.methods, point))
+
+    @property
     def dataset(self) -> Dataset:
-        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
-        return source.load(Places.of(self.data.get("root")))
+        """Read once for all experiments on the same data."""
+        slot = _cached_dataset(repr(self.data))
+        if not slot:
+            source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
+            slot.append(vars(self).get("brought") or source.load(Places.of(self.data.get("root"))))
+        return slot[0]
+
+    def bring(self, dataset: Dataset) -> None:
+        """What somebody else has read of these data, if nobody here has."""
+        slot = _cached_dataset(repr(self.data))
+        slot[:] = slot or [dataset]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which cannot find what is in the memory of this one."""
+        return vars(self) | ({"brought": self.dataset} if self.data["source"] == "memory" else {})
 
     @property
     def scale(self) -> Rule:
@@ -203,17 +259,21 @@ class Experiment:
         }
         if not self.evaluation.best:  # as below
             del sections["evaluate"]["best"]
+        if not self.split.tuning:
+            del sections["split"]["tuning"]
         if self.trust != Trust():  # runs from before there was such a table keep their names
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
+        if method is None and self.sweep.values:
+            sections["sweep"] = self.sweep.table()
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
         return {
             **top,
             **{key: _writable(value) for key, value in sections.items()},
-            "method": [write_method(entry) for entry in methods],
+            "method": [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods],
         }
 
 
@@ -238,6 +298,7 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
+    sweep: dict = field(default_factory=dict)
     run: dict = field(default_factory=dict)
 
 
@@ -257,6 +318,11 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "
         elif a != b:
             return f"{where} is {a!r} here and {b!r} there"
     return None
+
+
+@lru_cache(maxsize=2)
+def _cached_dataset(key: str) -> list[Dataset]:
+    return []
 
 
 @lru_cache(maxsize=8)

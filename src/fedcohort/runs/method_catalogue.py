@@ -8,7 +8,7 @@ import textwrap
 from typing import Any
 
 from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
-from fedcohort.core.roles import USES
+from fedcohort.core.roles import USES, Part
 from fedcohort.runs.client_messages import REFERENCE, reference
 from fedcohort.util.settings import settings_of
 
@@ -16,7 +16,9 @@ SECTIONS = {"Equation:": "equation", "Where we differ:": "differences"}  # of a 
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Everything about one method, ready for JSON."""
+    """Everything about one method, or about a combination like ``fedavg+fedprox(mu=0.1)``, ready for JSON."""
+    if "+" in name or "(" in name:
+        return _combination(Method.parse(name))
     cls = METHODS.get(name)
     part = cls()
     return {
@@ -36,6 +38,24 @@ def describe(name: str) -> dict[str, Any]:
         "leaves": [] if part.pooled else [one._asdict() for one in reference(Method.of(part))],
         "file": inspect.getsourcefile(cls),
     }
+
+
+def _combination(method: Method) -> dict[str, Any]:
+    """Which part answers which question, what they need together, and what leaves a client."""
+    needs = {use: USES[use] for use in sorted(method.uses)}
+    return {
+        "name": str(method),
+        "parts": [_part(part) for part in method.parts],
+        "needs": needs,
+        "reference_model": REFERENCE,
+        "leaves": [] if method.pooled else [one._asdict() for one in reference(method)],
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    about = describe(part.name)
+    settings = {each["name"]: getattr(part, each["name"]) for each in about["parameters"]}
+    return {**{key: about[key] for key in ("name", "roles", "title")}, "settings": settings}
 
 
 def read_story(text: str) -> dict[str, str]:

@@ -1,21 +1,24 @@
 """The methods of an experiment file, in every way a file may write them.
 
 An entry is a text (an expression or a preset's name), or a table: ``name`` with the settings of that part,
-``parts`` with a list of them, or ``preset`` with the settings to change. A ``label`` is what results call it.
+``parts`` with a list of them, or ``preset`` with the settings to change. A ``label`` is what results call it,
+and ``local`` is how its clients train, where that differs from the others' (``local.lr = 0.1``).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from fedcohort.core.method import Method, make
+from fedcohort.core.profile import Local
 from fedcohort.core.roles import Part
 from fedcohort.presets import preset, read_method
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.names import safe_name
-from fedcohort.util.settings import checked
+from fedcohort.util.settings import build, checked
 
 
 def read_methods(entries: Any) -> tuple[Method, ...]:
@@ -31,9 +34,19 @@ def read_methods(entries: Any) -> tuple[Method, ...]:
     return methods
 
 
-def write_method(method: Method) -> dict[str, str]:
-    """The table that :func:`read_methods` turns into this method again."""
-    return {"name": str(method), **({"label": method.label} if method.label else {})}
+def read_own_local(entries: Any, methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
+    """By title, the ``local`` of entries that have one."""
+    listed = [entries] if isinstance(entries, str) else list(entries)
+    given = [entry.get("local", {}) if isinstance(entry, Mapping) else {} for entry in listed]
+    for number, own in enumerate(given):
+        build(Local, checked(own, dict, f"method.{number}.local"), f"method.{number}.local")
+    return {method.title: dict(own) for method, own in zip(methods, given, strict=True) if own}
+
+
+def write_method(method: Method, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The table that :func:`read_methods` turns into this method again, and its ``own`` local settings."""
+    label = {"label": method.label} if method.label else {}
+    return {"name": str(method), **label, **({"local": dict(own)} if own else {})}
 
 
 def _refuse_twice(method: Method, others: tuple[Method, ...]) -> None:
@@ -59,7 +72,7 @@ def _read(entry: Any, path: str) -> Method:
         raise UserError(f"{path}.name: missing, for example name = 'fedlecc'")
     if len(ways) > 1:
         raise UserError(f"{path}: {' and '.join(ways)} exclude each other, give one of them")
-    rest = {key: value for key, value in entry.items() if key not in (ways[0], "label")}
+    rest = {key: value for key, value in entry.items() if key not in (ways[0], "label", "local")}
     method = WAYS[ways[0]](entry[ways[0]], rest, path)
     label = checked(entry.get("label", method.label), str, f"{path}.label")
     if label and label != safe_name(label):

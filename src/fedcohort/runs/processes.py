@@ -26,7 +26,6 @@ from fedcohort.util.warnings import told_by
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Watcher
-    from fedcohort.runs.experiment import Experiment
     from fedcohort.runs.schedule import Schedule
 
 STOP, CORES = "stop", "cores"  # what a member is told beside its runs
@@ -39,12 +38,12 @@ class ProcessPool:
     def __init__(self, size: int) -> None:
         self.members = [_start(cores) for cores in shares(usable_cores(), size)]
 
-    def carry_out(self, experiment: "Experiment", schedule: "Schedule", watcher: "Watcher") -> None:
+    def carry_out(self, schedule: "Schedule", watcher: "Watcher") -> None:
         """All runs that wait; the first that fails ends the others too."""
         listeners = {connection: Listener(watcher) for connection, _ in self.members}
         at_work = [connection for connection, _ in self.members][: len(schedule.waiting)]
         for connection in at_work:
-            _send(connection, experiment, schedule.next())
+            _send(connection, schedule.next())
         while at_work:
             for ready in wait(list(listeners)):
                 connection = cast(Connection, ready)
@@ -54,7 +53,7 @@ class ProcessPool:
                 if kind != "free":
                     getattr(listeners[connection], kind)(*about)
                 elif schedule.waiting:
-                    _send(connection, experiment, schedule.next())
+                    _send(connection, schedule.next())
                 else:
                     at_work.remove(connection)
                     _spread(at_work)
@@ -158,8 +157,7 @@ def main() -> None:
             if not (order := member.hear()):
                 continue
             try:
-                experiment, job = order
-                run_job(experiment, job, member)
+                run_job(order[0], member)
             except Exception as error:
                 _send(connection, "failed", portable(error))
             else:

@@ -46,6 +46,8 @@ from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
+from fedcohort.runs.longer import begins
+from fedcohort.runs.run import Callback
 from fedcohort.runs.stored import (
     AGAIN,
     CONFIG,
@@ -62,6 +64,7 @@ from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import LARGE, damaged, fields, read_bytes, read_toml, refuse_links
 from fedcohort.util.settings import at_least
+from fedcohort.util.user_code import in_words
 
 __all__ = ["CONFIG", "ENVIRONMENT", "ROSTER", "Recorder", "read_result", "read_table"]
 
@@ -99,8 +102,8 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w+.-]+", "_", name)
 
 
-class Recorder:
-    """A callback that keeps a run directory."""
+class Recorder(Callback):
+    """Keeps a run directory."""
 
     def __init__(
         self,
@@ -170,6 +173,20 @@ class Recorder:
         except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
             raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 
+    @contextmanager
+    def doubting(self, restored: tuple[State, list[Row]] | None) -> Iterator[None]:
+        """The numbers of a checkpoint may be anybody's: if not even one round can be made from them, that is
+        what is said."""
+        try:
+            yield
+        except (UserError, OSError):
+            raise
+        except Exception as error:
+            if restored is None or self.complete is None or self.complete[0].round > restored[0].round:
+                raise
+            why = f"round {restored[0].round + 1} cannot be made from it: {in_words(error)}"
+            raise damaged(self.directory / checkpoint.CURRENT, why, AGAIN) from error
+
     def describe(self, only_missing: bool = False) -> None:
         """Writes down what is run, and on what."""
         facts = {**environment(), "fingerprint": self.fingerprint, "read": self.read}
@@ -192,6 +209,11 @@ class Recorder:
         if state.round % self.every == 0:
             self._save()
         return False
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        """The checkpoint knows nothing of these rows: a run that goes on for more rounds has none of them."""
+        self._save()
+        self._write(rows)
 
     def close(self, state: State) -> None:
         """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its
@@ -239,12 +261,14 @@ class Recorder:
 
 
 def check_config(directory: Path, table: dict[str, Any]) -> None:
-    """Refuses a run directory whose settings, as written or as last used, are not these."""
+    """Refuses a run directory whose settings, as written or as last used, are not these; of a run that goes
+    on for more rounds, the checkpoint knows of fewer."""
     kept = []
     if (directory / CONFIG).exists():
         kept.append(read_toml(directory / CONFIG))
     if checkpoint.exists(directory):
-        kept.append(load_checkpoint(directory)[1]["config"])
+        used = load_checkpoint(directory)[1]["config"]
+        kept += [] if begins(used, table) else [used]
     for theirs in kept:
         if (change := difference(table, theirs)) is not None:
             raise UserError(

@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import torch
 
-from fedcohort.core.engine import Engine
+from fedcohort.core.engine import Ahead, Engine
 from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.core.method import Method
+from fedcohort.core.profile import Profile
 from fedcohort.core.round.loop import Report, start, step
 from fedcohort.core.round.merge import too_short
 from fedcohort.core.round.preparation import orders_ahead
@@ -38,12 +39,18 @@ class Evaluation:
     smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
 
 
-class Callback(Protocol):
-    """Told of every round; a true answer ends the run early. ``close`` comes last, also after an error."""
+class Callback:
+    """Told of a run, round by round. It does nothing; others override what they want to know."""
 
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool: ...
+    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        """A true answer ends the run early."""
+        return False
 
-    def close(self, state: State) -> None: ...
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        """After the last of all rounds: what a run of more rounds would not have told at this one."""
+
+    def close(self, state: State) -> None:
+        """At the end, whatever ended it."""
 
 
 @dataclass(frozen=True)
@@ -76,35 +83,74 @@ def run(
     profile, workers = task.profile(method), (engine or default_engine)(task)
     state, table = resume or (start(method, task, profile, folder), [])
     table = list(table)
-    curve = [row for row in table if row.key == ACCURACY]
+    measures = _Measures(evaluation, method, task, profile, workers)
+    measures.see(table)
+    ending: list[Row] | None = None
     try:
         while state.round < rounds:
             sent = workers.messages
             state, report = step(method, state, task, profile, workers)
             rows, last = round_rows(method, report, state, task, profile), state.round == rounds
+            measures.see(rows)
             if last or state.round % evaluation.every == 0:
                 elsewhere = bool(workers.messages) and not last
                 ahead = orders_ahead(method, state, task, profile) if elsewhere else None
-                rows += evaluation_rows(method, state, task, profile, workers, clients=last, ahead=ahead)
-                curve += [row for row in rows if row.key == ACCURACY]
-                if evaluation.smooth is not None:
-                    rows.append(smoothed_row(curve, evaluation.smooth))
-            if last and evaluation.adapted:
-                rows += adapted_rows(method, state, task, profile, workers)
+                found, ending = measures.take(state, last, ahead)
+                measures.see(found)
+                rows += found
             if workers.messages > sent:
                 rows.append(Row(state.round, "round", "", "", "messages", float(workers.messages - sent)))
-            if last:
-                rows.append(_cohort_row(state.round, [*table, *rows]))
-                wanted = evaluation.last, evaluation.best, evaluation.blocks, evaluation.target
-                rows += run_rows(curve, *wanted)
             table += rows
             wishes = [callback.after_round(state, report, rows) for callback in callbacks]
             if any(wishes):
                 break
+        if state.round == rounds:
+            ending = measures.take(state, last=True)[1] if ending is None else ending
+            table += ending
+            for callback in callbacks:
+                callback.conclude(state, ending)
     finally:
         for callback in callbacks:
             callback.close(state)
     return Result(method, state, table, final_metrics(table))
+
+
+class _Measures:
+    """What is measured of a run: at evaluated rounds, and at its end."""
+
+    def __init__(
+        self, evaluation: Evaluation, method: Method, task: Task, profile: Profile, engine: Engine
+    ) -> None:
+        self.evaluation, self.method, self.task = evaluation, method, task
+        self.profile, self.engine = profile, engine
+        self.curve: list[Row] = []  # global accuracy
+        self.asked: list[float] = []  # clients, in each round
+
+    def see(self, rows: Iterable[Row]) -> None:
+        """Keeps what the end of the run sums up."""
+        for row in rows:
+            if row.key == ACCURACY:
+                self.curve.append(row)
+            elif row.key == "cohort":
+                self.asked.append(row.value)
+
+    def take(self, state: State, last: bool, ahead: Ahead | None = None) -> tuple[list[Row], list[Row]]:
+        """How the models do after a round, and what is told only because it is the last: a line for every
+        client, and the run as a whole."""
+        wanted, run = self.evaluation, (self.method, state, self.task, self.profile, self.engine)
+        rows, ending = evaluation_rows(*run, clients=last, ahead=ahead)
+        curve = [row for row in self.curve if row.round < state.round]
+        curve += [row for row in rows if row.key == ACCURACY]
+        if wanted.smooth is not None:
+            rows.append(smoothed_row(curve, wanted.smooth))
+        if last and wanted.adapted:
+            ending += adapted_rows(*run)
+        if last:
+            # Methods that ask more clients get more work for a round.
+            mean = sum(self.asked) / len(self.asked)
+            ending.append(Row(state.round, "run", "", "", PER_ROUND, mean))
+            ending += run_rows(curve, wanted.last, wanted.best, wanted.blocks, wanted.target)
+        return (rows, ending) if state.round % wanted.every == 0 else ([], rows + ending)
 
 
 def default_engine(task: Task) -> Engine:
@@ -115,9 +161,3 @@ def default_engine(task: Task) -> Engine:
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:
     """The last value of each number about the whole federation, keyed like ``global.accuracy``."""
     return {row.key: row.value for row in rows if row.overall}
-
-
-def _cohort_row(number: int, rows: Sequence[Row]) -> Row:
-    """How many clients were asked to train, on average: methods that ask more get more work for a round."""
-    asked = [row.value for row in rows if row.key == "cohort"]
-    return Row(number, "run", "", "", PER_ROUND, sum(asked) / len(asked))

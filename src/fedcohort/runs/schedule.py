@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedcohort.runs.comparison import Job, Watcher
     from fedcohort.runs.standings import Outcome
 
-Key = tuple[str, int]  # method and seed of a run
+Key = tuple[str, int]  # title and seed of a run
 
 
 @dataclass
@@ -60,13 +60,15 @@ class Pace:
 class _Begun:
     """What is known of a run that was begun."""
 
+    job: "Job"
     since: float
     pace: Pace
     done: int = 0  # rounds
 
-    def seconds_per_round(self, rounds: int) -> float:
+    @property
+    def seconds_per_round(self) -> float:
         """NaN until it is known; of a run of a single round it is only at its end."""
-        known = self.pace.seconds_per_round
+        known, rounds = self.pace.seconds_per_round, self.job.experiment.rounds
         if math.isnan(known) and self.done == rounds:
             return (self.pace.seen[-1][0] - self.since) / rounds
         return known
@@ -75,19 +77,18 @@ class _Begun:
 class Schedule:
     """The runs of a comparison that are not complete, ``size`` of them at a time."""
 
-    def __init__(
-        self, jobs: Sequence["Job"], rounds: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.waiting, self.rounds, self.clock, self.size = list(jobs), rounds, clock, 1
+    def __init__(self, jobs: Sequence["Job"], clock: Callable[[], float] = time.monotonic) -> None:
+        self.waiting, self.clock, self.size = list(jobs), clock, 1
         self.begun: dict[Key, _Begun] = {}
 
     def next(self) -> "Job":
         """The one that is to go now: of a method that nobody has seen, or else the longest."""
-        seen = {method for method, _ in self.begun}
-        chosen = max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(_key(job))))
+        seen = {begun.job.method.title for begun in self.begun.values()}
+        chosen = max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job)))
         self.waiting.remove(chosen)
-        known = self.begun.get(_key(chosen))
-        self.begun[_key(chosen)] = _Begun(self.clock(), Pace(self.clock), known.done if known else 0)
+        known = self.begun.get(chosen.key)
+        done = known.done if known else 0
+        self.begun[chosen.key] = _Begun(chosen, self.clock(), Pace(self.clock), done)
         return chosen
 
     def again(self, job: "Job") -> None:
@@ -104,29 +105,26 @@ class Schedule:
         """Until all are complete; NaN until anything is known."""
         if math.isnan(self._per_round("")):
             return math.nan
-        waiting = {_key(job) for job in self.waiting}
-        at_work = sorted(self._left(run) for run in self.begun if run not in waiting)
+        waiting = {job.key for job in self.waiting}
+        at_work = sorted(self._left(begun.job) for run, begun in self.begun.items() if run not in waiting)
         ends = ([0.0] * self.size + at_work)[-self.size :]  # those before have ended
-        for seconds in sorted(map(self._left, waiting), reverse=True):
+        for seconds in sorted(map(self._left, self.waiting), reverse=True):
             heapq.heapreplace(ends, ends[0] + seconds)
         return max(ends)
 
-    def _left(self, run: Key) -> float:
+    def _left(self, job: "Job") -> float:
         """What a run will still take; 0 where nobody can tell."""
-        done = self.begun[run].done if run in self.begun else 0
-        per_round = self._per_round(run[0])
-        return 0.0 if math.isnan(per_round) else (self.rounds - done) * per_round
+        done = self.begun[job.key].done if job.key in self.begun else 0
+        per_round = self._per_round(job.method.title)
+        return 0.0 if math.isnan(per_round) else (job.experiment.rounds - done) * per_round
 
     def _per_round(self, method: str) -> float:
         """Of a method's runs so far; before there are any, of all runs."""
-        known = {run: begun.seconds_per_round(self.rounds) for run, begun in self.begun.items()}
+        known = {run: begun.seconds_per_round for run, begun in self.begun.items()}
         known = {run: seconds for run, seconds in known.items() if not math.isnan(seconds)}
-        own = [seconds for (name, _), seconds in known.items() if name == method] or list(known.values())
-        return sum(own) / len(own) if own else math.nan
-
-
-def _key(job: "Job") -> Key:
-    return job.method.title, job.seed
+        own = [known[run] for run in known if self.begun[run].job.method.title == method]
+        several = own or list(known.values())
+        return sum(several) / len(several) if several else math.nan
 
 
 class Timed:
@@ -157,7 +155,7 @@ class Timed:
         self.watcher.expect(seconds)
 
 
-class _Rounds:
+class _Rounds(Callback):
     """The callback of one run."""
 
     def __init__(self, timed: Timed, run: Key, then: Callback) -> None:
@@ -167,6 +165,9 @@ class _Rounds:
         self.timed.schedule.saw(self.run, state.round)
         self.timed.expect(self.timed.schedule.seconds_left)
         return self.then.after_round(state, report, rows) or self.timed.enough()
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.then.conclude(state, rows)
 
     def close(self, state: State) -> None:
         self.then.close(state)

@@ -31,6 +31,11 @@ SCOPES = (
 )
 
 
+def titled(method: str, condition: str) -> str:
+    """What a run is called where several conditions are compared."""
+    return f"{method}, {condition}" if condition else method
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One finished run."""
@@ -39,6 +44,11 @@ class Outcome:
     seed: int
     directory: Path
     metrics: dict[str, float]
+    condition: str = ""  # the values of this run, where a comparison sweeps some
+
+    @property
+    def title(self) -> str:
+        return titled(self.method, self.condition)
 
     @property
     def useless(self) -> bool:

@@ -30,6 +30,9 @@ class Listener:
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> None:
         self.progress.after_round(state, report, rows)
 
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.progress.conclude(state, rows)
+
     def close(self, state: State) -> None:
         self.progress.close(state)
 
@@ -40,7 +43,7 @@ class Listener:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-class Teller:
+class Teller(Callback):
     """Where they are carried out: a watcher, and the callback of its run, that tells somebody elsewhere."""
 
     ended = False  # it was told to end
@@ -60,6 +63,9 @@ class Teller:
         self.tell("after_round", _light(state), report, list(rows))
         self.listen()
         return self.ended
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self.tell("conclude", _light(state), list(rows))
 
     def close(self, state: State) -> None:
         self.tell("close", _light(state))

@@ -20,6 +20,14 @@ def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
         raise wrong from None
 
 
+def parse_one(text: str, setting: str) -> tuple[str, dict[str, Any]]:
+    """The same where only one will do."""
+    one, *others = parse(text)
+    if others:
+        raise UserError(f"{setting}: '{text}' is several, give one of them")
+    return one
+
+
 def _terms(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return [*_terms(node.left), *_terms(node.right)]

@@ -49,6 +49,21 @@ def between(low: float, high: float) -> Limit:
     return Limit(f"between {_plain(low)} and {_plain(high)}", lambda value: low <= value <= high)
 
 
+class Tried(NamedTuple):
+    """Where tuning looks for the value of a setting."""
+
+    low: float
+    high: float
+
+    @property
+    def by_magnitude(self) -> bool:
+        """Whether 0.01 is as far from 0.1 as 0.1 from 1: where it is far from the least to the most."""
+        return self.low > 0 and self.high >= 30 * self.low
+
+
+tune = Tried  # in declarations: Annotated[float, above(0), tune(1e-3, 1)]
+
+
 def _plain(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
@@ -74,7 +89,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 def settings_of(cls: type) -> list[Setting]:
     """What ``cls`` can be given, in the order of its fields."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints, searched = get_type_hints(cls, include_extras=True), tried_in(cls)
     out = []
     for field in dataclasses.fields(cls):
         if not field.init:
@@ -85,8 +100,17 @@ def settings_of(cls: type) -> list[Setting]:
             default = field.default_factory()
         required = default is dataclasses.MISSING
         text = " and ".join(limit.text for limit in limits)
+        if (where := searched.get(field.name)) is not None:
+            text = "; ".join(filter(None, (text, f"tuned from {where.low:g} to {where.high:g}")))
         out.append(Setting(field.name, _describe(hint), None if required else default, text, required))
     return out
+
+
+def tried_in(cls: type) -> dict[str, Tried]:
+    """The settings of ``cls`` that are worth tuning, and where to look."""
+    hints = get_type_hints(cls, include_extras=True)
+    extras = {name: get_args(hint)[1:] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: each for name, several in extras.items() for each in several if isinstance(each, Tried)}
 
 
 def build(cls: type[T], table: Mapping[str, Any], path: str) -> T:

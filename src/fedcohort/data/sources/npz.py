@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.features import numbers_of
-from fedcohort.data.labels import encode_labels
+from fedcohort.data.given import Arrays, of_arrays
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
 from fedcohort.data.unpack import read_arrays
@@ -31,8 +30,8 @@ class Npz:
         for name in (self.x, self.y):
             if name not in arrays:
                 raise UserError(f"{self.path} has no array '{name}'{nearest(name, arrays)}")
-        x, test_x, numbers = numbers_of(arrays[self.x], arrays.get(self.x_test), self.normalise)
-        y, test_y, classes = encode_labels(arrays[self.y], arrays.get(self.y_test))
-        owner, test_owner = arrays.get(self.client), arrays.get(self.client_test)
-        story = {"source": "npz", "path": self.path, "normalised": self.normalise}
-        return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, numbers=numbers)
+        train, test = (
+            Arrays(*(arrays.get(name) for name in names))
+            for names in ((self.x, self.y, self.client), (self.x_test, self.y_test, self.client_test))
+        )
+        return of_arrays(train, test, self.normalise, {"source": "npz", "path": self.path})

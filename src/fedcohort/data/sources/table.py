@@ -64,6 +64,10 @@ class Table:
         test = None
         if self.test_path is not None:
             test = read_table(self.test_path, where, self.header, self.separator, self.empty)
+        return self.of(frame, test, share)
+
+    def of(self, frame: "pl.DataFrame", test: "pl.DataFrame | None", share: bool = False) -> Dataset:
+        """The data set in tables that were read."""
         self._require_columns(frame)
         columns = [
             learn_column(frame, name, self.text, self.categorical, self.missing == "mean", self.text_width)

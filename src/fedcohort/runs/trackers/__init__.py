@@ -20,6 +20,7 @@ from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.data.sources import places_in
+from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.registry import Registry
@@ -136,8 +137,8 @@ def start_trackers(
     return [Tracking(tracker, told) for tracker in trackers]
 
 
-class Tracking:
-    """A callback that tells one tracker, for as long as that works."""
+class Tracking(Callback):
+    """Tells one tracker, for as long as that works."""
 
     def __init__(self, tracker: Tracker, told: Told) -> None:
         self.tracker, self.rounds = tracker, told.rounds
@@ -147,13 +148,16 @@ class Tracking:
             raise UserError(f"the tracker '{tracker.name}' cannot be started: {in_words(error)}") from error
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
+        self.conclude(state, rows)
+        return False
+
+    def conclude(self, state: State, rows: Sequence[Row]) -> None:
         values = {f"{row.scope}/{row.metric}": row.value for row in rows if row.overall}
         if self.log is not None:
             try:
                 self.log.write(state.round, values)
             except Exception as error:  # somebody else's code, perhaps far away: anything may happen
                 self._leave(error)
-        return False
 
     def close(self, state: State) -> None:
         if self.log is not None:

@@ -1,0 +1,142 @@
+"""``tune``: the best settings of every method, with the same budget for each."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fedcohort.cli.options import AsJson, Out, Quiet
+from fedcohort.util.errors import UserError
+
+if TYPE_CHECKING:
+    from fedcohort.runs.tuning import Trial, Tuning
+
+EACH = 9  # trials of a method unless a budget is given
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def tune(
+    experiment: Annotated[Path | None, typer.Argument(help="The experiment file, in TOML.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: --set rounds=30 (repeatable).")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help=f"Trials in all, shared evenly; without it {EACH} for each method.")
+    ] = None,
+    per_method: Annotated[
+        bool, typer.Option("--per-method", help="The budget is that of each method.")
+    ] = False,
+    limit: Annotated[
+        str | None, typer.Option("--time", help="Instead of a budget: begin no trials after 30m, 2h, ...")
+    ] = None,
+    sampler: Annotated[
+        Literal["random", "grid", "optuna"],
+        typer.Option(help="How values are chosen; optuna needs 'fedcohort[tune]'."),
+    ] = "random",
+    out: Out = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the tuning of this directory, as it was begun.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the learning rates and settings with which each method does best, on data held out for that.
+
+    Every method gets as many trials; the best third of them goes on after a third of the rounds. No test row
+    is looked at. Writes an experiment file with the best values, for 'fedcohort run', and a page that shows
+    what was tried.
+
+    [bold]Example[/bold]: fedcohort tune experiment.toml --budget 27 --per-method
+    """
+    import torch
+
+    from fedcohort.cli.progress import watcher_of
+    from fedcohort.report.tuned import write_tuned
+    from fedcohort.runs.tuning_files import begin, reopen, write_best
+
+    if resume is not None:
+        if experiment or overrides or budget is not None or limit is not None:
+            raise UserError("--resume goes on with tuning as it was begun: give no file, --set or budget")
+        tuning = reopen(resume)
+    else:
+        from fedcohort.runs.experiment import Experiment
+
+        if experiment is None:
+            raise UserError("name an experiment file, or a directory of tuning with --resume")
+        asked = Experiment.read(experiment, overrides or [])
+        trials = _trials(budget, per_method, limit, len(asked.methods))
+        tuning = begin(asked, out, sampler, trials, _seconds(limit))
+    torch.set_num_threads(1)
+    watcher = watcher_of(len(tuning.searches) * len(tuning.experiment.seeds) * (tuning.trials or 1), quiet)
+    try:
+        done = tuning.run(watcher)
+    except KeyboardInterrupt:
+        print(f"Stopped; nothing is lost. Continue with: fedcohort tune --resume {tuning.home}")
+        raise typer.Exit(130) from None
+    finally:
+        watcher.stop()
+    best = write_best(tuning, done)
+    page = write_tuned(tuning, done)
+    if as_json:
+        print(json.dumps({"best": str(best), "report": str(page), "methods": _methods(tuning, done)}))
+        return
+    _show(tuning, done)
+    print(f"Best settings: {best}\nWhat was tried: {page}")
+
+
+def _trials(budget: int | None, per_method: bool, limit: str | None, methods: int) -> int | None:
+    """Of each method; None: as many as there is time for."""
+    if budget is None:
+        return None if limit is not None else EACH
+    if limit is not None:
+        raise UserError("--budget and --time exclude each other: give one of them")
+    least = 1 if per_method else methods
+    if budget < least:
+        raise UserError(f"--budget {budget}: every method needs a trial, so give at least {least}")
+    return budget if per_method else budget // methods
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return float("inf")
+    fits = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
+    if fits is None or float(fits[1]) == 0:
+        raise UserError(f"--time {text}: write a time like 90s, 30m or 2h")
+    return float(fits[1]) * SECONDS[fits[2]]
+
+
+def _methods(tuning: "Tuning", done: "list[Trial]") -> list[dict[str, Any]]:
+    found = []
+    for trial in tuning.best(done):
+        first = next(other for other in done if (other.method, other.number) == (trial.method, 0))
+        found.append(
+            {
+                "method": tuning.experiment.methods[trial.method].title,
+                "settings": trial.point,
+                "accuracy": trial.score,
+                "rounds": trial.rounds,
+                "trials": sum(other.method == trial.method for other in done),
+                "as_it_was": {"accuracy": first.score, "rounds": first.rounds},
+            }
+        )
+    return found
+
+
+def _show(tuning: "Tuning", done: "list[Trial]") -> None:
+    from rich import box
+    from rich.table import Table
+
+    from fedcohort.cli.tables import results
+
+    board = Table(
+        title="Best on held-out data", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
+    for title in ("method", "accuracy", "rounds", "trials", "settings"):
+        board.add_column(title, overflow="fold")
+    for found in sorted(_methods(tuning, done), key=lambda each: -each["accuracy"]):
+        values = ", ".join(f"{key}={value:g}" for key, value in found["settings"].items()) or "as in the file"
+        numbers = f"{found['accuracy']:.1%}", str(found["rounds"]), str(found["trials"])
+        board.add_row(found["method"], *numbers, values)
+    results.print(board)

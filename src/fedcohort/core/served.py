@@ -1,0 +1,72 @@
+"""What a finished run answers: its models as functions of examples, each with the clients that it serves."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcohort.core import batchnorm
+from fedcohort.core.engine import Engine
+from fedcohort.core.evaluate import presented, serving
+from fedcohort.core.method import Method
+from fedcohort.core.round.merge import features
+from fedcohort.core.state import State
+from fedcohort.core.task import Task
+from fedcohort.models import flat_model
+from fedcohort.models.flat import Flat, Weights
+
+CHUNK = 4096  # examples answered at a time
+NOBODY = -1  # in the place of a client: one that the run did not know
+
+
+@dataclass(frozen=True)
+class Service:
+    """The models that serve somebody. It holds numbers alone; the network is given where it is used."""
+
+    models: tuple[Weights, ...]
+    serves: Tensor  # [K] int64: which of them answers for each client
+    share: Tensor  # [M] float64: of all training samples, those of the clients it serves
+    classes: int
+    encoders: tuple[Weights, ...] = ()  # where merged models are read by one layer, see core/round/merge.py
+
+    @classmethod
+    def of(cls, method: Method, state: State, task: Task, engine: Engine) -> "Service":
+        """What ``method`` came to on ``task``."""
+        profile = task.profile(method)
+        state, final, _, _ = presented(method, state, task, profile, engine)
+        models, serves = list[Weights](), torch.zeros(final.federation.num_clients, dtype=torch.int64)
+        kept = batchnorm.kept(final, state.clients)
+        for model, members in serving(method, state):
+            weights = Weights(model["params"], model["buffers"])
+            alike = [members] if kept is None else list(members[:, None])  # statistics are each client's own
+            for some in alike:
+                serves[some] = len(models)
+                models.append(batchnorm.worn(weights, None if kept is None else kept(int(some[0]))))
+        sizes = torch.bincount(serves, weights=final.federation.sizes[0].double(), minlength=len(models))
+        share, classes = sizes / sizes.sum(), final.federation.num_classes
+        return cls(tuple(models), serves, share, classes, tuple(state.encoders))
+
+    @torch.no_grad()
+    def probabilities(self, network: Flat, x: Tensor, client: Tensor) -> Tensor:
+        """``[n, C]`` float64: each row answered by the model that serves its client; of NOBODY by all models,
+        their probabilities averaged by their shares."""
+        out = torch.zeros(len(x), self.classes, dtype=torch.float64)
+        answers = torch.where(client == NOBODY, NOBODY, self.serves[client.clamp(min=0)])
+        unknown = (answers == NOBODY).nonzero().flatten()
+        for number, weights in enumerate(self.models):
+            own = (answers == number).nonzero().flatten()
+            out[own] = self._answer(network, weights, x[own])
+            if len(unknown) and self.share[number] > 0:
+                out[unknown] += self.share[number] * self._answer(network, weights, x[unknown])
+        return out
+
+    def _answer(self, network: Flat, weights: Weights, x: Tensor) -> Tensor:
+        answers = [torch.zeros(0, self.classes, dtype=torch.float64)]
+        for chunk in x.split(CHUNK) if len(x) else ():  # many networks cannot reshape an empty batch
+            if self.encoders:
+                chunk = torch.cat([features(network, each, chunk) for each in self.encoders], 1)
+                head = flat_model("logistic", tuple(chunk.shape[1:]), self.classes)
+                answers.append(head.logits(weights, chunk).double().softmax(1))
+            else:
+                answers.append(network.logits(weights, chunk).double().softmax(1))
+        return torch.cat(answers)

@@ -1,0 +1,64 @@
+"""The page of what tuning tried: for each method and setting, how well which value did."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcohort.report import write_page
+from fedcohort.report.page import Card, Filter, Page, Tab, Table
+from fedcohort.report.style import COLOURS, figure, plain
+from fedcohort.runs.search import LR
+from fedcohort.runs.tuning import Trial, Tuning
+
+PAGE = "tuned.html"
+
+
+def write_tuned(tuning: Tuning, trials: Sequence[Trial]) -> Path:
+    """In the directory of the tuning."""
+    titles = [method.title for method in tuning.experiment.methods]
+    cards = [_best(tuning, trials, titles)]
+    for method, title in enumerate(titles):
+        own = [trial for trial in trials if trial.method == method]
+        cards += [_card(title, key, own, tuning) for key in tuning.searches[method].space]
+    rungs = ", ".join(map(str, tuning.rungs))
+    subtitle = (
+        f"{tuning.experiment.name} · {len(trials)} trials, compared after {rungs} rounds on held-out data"
+    )
+    filters = (Filter("method", "Method", [(title, title) for title in titles]),)
+    return write_page(
+        Page("fedcohort tuning", subtitle, (Tab("tried", "Tried", cards, filters),)), tuning.home / PAGE
+    )
+
+
+def _best(tuning: Tuning, trials: Sequence[Trial], titles: Sequence[str]) -> Card:
+    rows = []
+    for trial in tuning.best(trials):
+        values = ", ".join(f"{key} = {value:g}" for key, value in trial.point.items()) or "as in the file"
+        rows.append((titles[trial.method], f"{trial.score:.1%}", str(trial.rounds), values))
+    about = "Accuracy on rows held out of the clients' training data; the test rows were not looked at."
+    return Card("Best values", about, table=Table(("method", "accuracy", "rounds", "values"), rows))
+
+
+def _card(title: str, key: str, trials: Sequence[Trial], tuning: Tuning) -> Card:
+    """One setting of a method: a point a trial, in the colour of how far it went."""
+    import plotly.graph_objects as go
+
+    where, _ = tuning.searches[trials[0].method].space[key]
+    traces: list[Any] = []
+    for colour, rounds in zip(COLOURS, tuning.rungs, strict=False):
+        some = [trial for trial in trials if trial.rounds == rounds and key in trial.point]
+        traces.append(
+            go.Scatter(
+                x=[trial.point[key] for trial in some],
+                y=[trial.score for trial in some],
+                mode="markers",
+                name=f"given up after {rounds} rounds" if rounds < tuning.rungs[-1] else f"{rounds} rounds",
+                marker={"color": colour, "size": 10},
+                hovertext=[plain(", ".join(f"{k}={v:g}" for k, v in trial.point.items())) for trial in some],
+                hovertemplate="%{y:.1%}: %{hovertext}<extra></extra>",
+            )
+        )
+    what = "the clients' learning rate" if key == LR else key
+    axis = {"type": "log"} if where.by_magnitude else {}
+    chart = figure(traces, plain(what), "accuracy on held-out data", xaxis=axis, yaxis={"tickformat": ".0%"})
+    return Card(f"{title}: {what}", figure=chart, tags={"method": title})

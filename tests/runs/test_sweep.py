@@ -1,0 +1,188 @@
+"""One comparison under several settings, and more of it later: nothing is computed twice, and what was
+lengthened is what it would have been from the start."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from fedcohort.cli.progress import Silent
+from fedcohort.runs.comparison import Plan, carry_out, compare, extend, prepare, reopen
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.standings import Outcome
+from fedcohort.runs.sweep import Sweep
+from fedcohort.util.errors import UserError
+
+TABLE: dict[str, Any] = {
+    "method": ["fedavg", "fedprox"],
+    "rounds": 3,
+    "cohort": 2,
+    "data": {"source": "synthetic", "samples": 120, "classes": 3, "features": 4},
+    "partition": {"name": "dirichlet", "clients": 4, "alpha": 0.5, "min_size": 6},
+    "model": "logistic",
+    "local": {"batch": 8},
+    "evaluate": {"every": 2, "adapted": True, "last": 2, "smooth": 0.5, "target": 0.4},
+}
+
+
+def asked(**changes: Any) -> Experiment:
+    return Experiment.of({**TABLE, **changes})
+
+
+def files(directory: Path, *names: str) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in names}
+
+
+def values(experiment: Experiment) -> list[tuple[Any, ...]]:
+    """What differs between the variants, and their methods."""
+    return [
+        (each.partition.alpha, each.local.lr, *map(str, each.methods))  # type: ignore[attr-defined]
+        for _, each in experiment.variants()
+    ]
+
+
+class Trained(Silent):
+    """Writes down which rounds were trained."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+        self.rounds = 0
+
+    def begin(self, method: str, seed: int, rounds: int) -> Any:
+        self.titles.append(method)
+        callback = super().begin(method, seed, rounds)
+        told = callback.after_round
+
+        def after_round(*about: Any) -> bool:
+            self.rounds += 1
+            return told(*about)
+
+        callback.after_round = after_round  # type: ignore[method-assign]
+        return callback
+
+
+def test_all_combinations_or_pairs() -> None:
+    lists = {"partition.alpha": [0.1, 0.5], "local": {"lr": [0.01, 0.1]}}  # as text, and bare
+    plain = "fedavg", "fedprox"
+    grid = [(alpha, lr, *plain) for alpha in (0.1, 0.5) for lr in (0.01, 0.1)]
+    assert values(asked(sweep=lists)) == grid
+    assert values(asked(sweep={**lists, "zip": True})) == [(0.1, 0.01, *plain), (0.5, 0.1, *plain)]
+
+
+def test_a_setting_of_a_part_is_every_method_s_that_has_it() -> None:
+    methods = ["fedavg", "fedlecc+fedprox", {"name": "fedprox", "label": "ours"}]
+    variants = [each for _, each in asked(method=methods, sweep={"method.fedprox.mu": [0.5, 1]}).variants()]
+    assert [list(map(str, each.methods)) for each in variants] == [
+        ["fedavg", f"fedlecc+fedprox(mu={mu})", f"fedprox(mu={mu})"] for mu in (0.5, 1.0)
+    ]
+    assert [each.methods[2].title for each in variants] == ["ours (mu=0.5)", "ours (mu=1)"]
+
+
+def test_what_does_not_depend_on_a_value_runs_once(tmp_path: Path) -> None:
+    experiment = asked(sweep={"method.fedprox.mu": [0.1, 1.0], "local.lr": [0.05, 0.2]})
+    watcher = Trained()
+    home, outcomes = compare(experiment, tmp_path, watcher)
+    assert len(outcomes) == 2 + 4 == len([path for path in home.iterdir() if path.is_dir()])
+    told = {(outcome.method, outcome.condition) for outcome in outcomes}
+    assert ("fedavg", "local.lr=0.05") in told
+    assert ("fedprox(mu=1.0)", "local.lr=0.2") in told
+    assert len(set(watcher.titles)) == 6
+
+
+def home_of(experiment: Experiment, out: Path) -> tuple[Plan, list[Outcome]]:
+    plan = prepare(experiment, out)
+    return plan, carry_out(plan, Silent())
+
+
+def test_more_seeds_methods_and_values_repeat_nothing(tmp_path: Path) -> None:
+    plan, _ = home_of(asked(sweep={"local.lr": [0.1]}), tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in plan.home.glob("*/table.csv")}
+    more = asked(seeds=[0, 1], method=["fedavg", "fedprox", "fedavgm"], sweep={"local.lr": [0.1, 0.2]})
+    watcher = Trained()
+    longer = extend(reopen(plan.home), more)
+    assert len(carry_out(longer, watcher)) == 12
+    assert watcher.rounds == (12 - 2) * 3
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert reopen(plan.home).open == 0
+    with pytest.raises(UserError, match=r"seed 1, is missing here\): undo that change, or start"):
+        extend(reopen(plan.home), replace(more, seeds=(0,)))
+
+
+def test_a_setting_that_was_not_swept_keeps_its_value_too() -> None:
+    swept = asked().swept(["local.lr=0.3,0.4", "method.fedprox.mu=1"], also_as_it_is=True)
+    assert dict(swept.sweep.values) == {"local.lr": (0.05, 0.3, 0.4), "method.fedprox.mu": (0.01, 1)}
+    again = swept.swept(["local.lr=0.4,0.5"], also_as_it_is=True)
+    assert dict(again.sweep.values)["local.lr"] == (0.05, 0.3, 0.4, 0.5)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold+fedgwc(tolerance=10.0, min_group=2)"])
+@pytest.mark.parametrize("first", [2, 3])  # evaluated as it would be anyway, or only because it is the last
+def test_a_longer_run_is_what_it_would_have_been(method: str, first: int, tmp_path: Path) -> None:
+    """After its first end, table, result and state of a lengthened run are those of one that never ended."""
+    kept = "table.csv", "result.json", "state.safetensors", "config.toml"
+    (whole,) = home_of(asked(method=[method], rounds=5), tmp_path / "whole")[1]
+    plan, (short,) = home_of(asked(method=[method], rounds=first), tmp_path / "longer")
+    watcher = Trained()
+    (longer,) = carry_out(extend(reopen(plan.home), asked(method=[method], rounds=5)), watcher)
+    assert watcher.rounds == 5 - first
+    assert files(longer.directory, *kept) == files(whole.directory, *kept)
+    assert longer.metrics == whole.metrics
+    assert longer.directory.name == whole.directory.name
+    assert not short.directory.exists()
+
+
+@pytest.mark.parametrize("stopped", ["result", "config"])
+def test_a_directory_that_was_left_half_adopted_is_adopted(stopped: str, tmp_path: Path) -> None:
+    """Its result is removed, then its settings are written, then it moves: killed before either."""
+    plan, (short,) = home_of(asked(method=["fedavg"]), tmp_path)
+    longer = asked(method=["fedavg"], rounds=5)
+    extended = extend(reopen(plan.home), longer)
+    (job,) = extended.jobs
+    job.directory.rename(short.directory)
+    if stopped == "result":
+        was = asked(method=["fedavg"]).table(job.method, 0)
+        (short.directory / "config.toml").write_text(tomli_w.dumps(was))
+    (outcome,) = carry_out(reopen(plan.home), Silent())
+    assert outcome.directory == job.directory
+    assert outcome.metrics == home_of(longer, tmp_path / "whole")[1][0].metrics
+
+
+def test_fewer_rounds_are_refused(tmp_path: Path) -> None:
+    plan, _ = home_of(asked(), tmp_path)
+    with pytest.raises(UserError, match="rounds is 2 here and 3 there"):
+        extend(reopen(plan.home), asked(rounds=2))
+    assert reopen(plan.home).open == 0
+
+
+@pytest.mark.parametrize(
+    ("sweep", "words"),
+    [
+        ({"locl.lr": [1]}, "locl: unknown, did you mean 'local'"),
+        ({"local.lrr": [0.1]}, "local.lrr: unknown, did you mean 'lr'"),
+        ({"local.lr": []}, "the list of local.lr is empty, give at least one value"),
+        ({"local.lr": 0.1}, r"local.lr = 0.1 is not a list: write local.lr = \[0.1\]"),
+        ({"local.lr": [0.1, 0.1]}, "local.lr has 0.1 twice, list it once"),
+        ({"local.lr": ["fast"]}, "local.lr: 'fast' is not a number"),
+        ({"seeds": [1]}, "'seeds' is not swept: list several seeds under 'seeds'"),
+        ({"method.fedprx.mu": [1]}, "no method here has a part 'fedprx', did you mean 'fedprox'"),
+        ({"method.fedprox": [1]}, "names no setting: write it like method.fedprox.mu"),
+        ({"method.fedprox.nu": [1]}, "method.fedprox.nu: unknown; known: mu"),
+        ({"zip": True, "local.lr": [0.1], "rounds": [1, 2]}, "local.lr has 1, rounds has 2"),
+        ({"zip": 3}, "sweep.zip: 3 is not true or false"),
+    ],
+)
+def test_mistakes_are_named(sweep: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        list(asked(sweep=sweep).variants())
+
+
+def test_written_on_the_command_line() -> None:
+    sweep = Sweep.parse(
+        ["local.lr=0.01,0.1", "model.widths=[[64], [32, 32]]", "partition.name=iid, dirichlet"]
+    )
+    expected = ((0.01, 0.1), ([64], [32, 32]), ("iid", "dirichlet"))
+    assert tuple(several for _, several in sweep.values) == expected
+    with pytest.raises(UserError, match=r"write it like --sweep local\.lr=0\.01,0\.1"):
+        Sweep.parse(["local.lr"])
