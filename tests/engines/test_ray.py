@@ -1,9 +1,7 @@
 """Clients on many machines are what they are on one: the same numbers, whoever holds them or is lost."""
 
-import functools
-import operator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 import torch
@@ -56,9 +54,7 @@ def test_evaluation_agrees_with_the_reference(text, in_process):
     state, profile = play(method, task, 2)[0], task.profile(method)
     slow, fast = ReferenceEngine(task), engine_on(task, 3)
     for rows in (
-        lambda engine: functools.reduce(
-            operator.iadd, evaluation_rows(method, state, task, profile, engine, clients=True), []
-        ),
+        lambda engine: [*chain(*evaluation_rows(method, state, task, profile, engine, clients=True))],
         lambda engine: adapted_rows(method, state, task, profile, engine),
     ):
         theirs, ours = rows(slow), rows(fast)
