@@ -20,6 +20,7 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
+from support.processes import is_alive
 
 ASKED = {
     "name": "crew",
@@ -180,10 +181,3 @@ def children() -> list[int]:
         except (OSError, ValueError):
             continue
     return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

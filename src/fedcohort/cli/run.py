@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedcohort.cli.options import AsJson, Out, Quiet, Track
+from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track
 from fedcohort.util.errors import UserError
 
 SHOWN = 20  # rankings, one for each condition; more are no overview
@@ -70,6 +70,7 @@ def run(
         bool, typer.Option("--yes", help="Start a sweep of very many runs without asking.")
     ] = False,
     track: Track = None,
+    ray: OnRay = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -89,9 +90,10 @@ def run(
         if experiment or changes or sweep:
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)
+            asked = asked if experiment else asked.running_on("")  # a directory does not say where
             _refuse_many(asked, yes)
             plan = extend(plan, asked)
-        _carry_out(plan.tracked(track or []), as_json, quiet)
+        _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
     if trust:
         raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
@@ -101,7 +103,7 @@ def run(
         )
     from fedcohort.runs.experiment import Experiment
 
-    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or [])
+    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
     _refuse_many(asked, yes)
     _compare(asked, out, as_json, quiet)
 
@@ -142,6 +144,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         done = complete(plan, progress=not quiet)
     except KeyboardInterrupt:
         command = resume_command(plan.home, plan.experiment.table())
+        if on := plan.experiment.means.ray:
+            command += f" --ray {on}"
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
     _show_outcomes(done.outcomes, plan.experiment, as_json)

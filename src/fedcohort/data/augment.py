@@ -90,7 +90,7 @@ def augmentation(federation: "Federation") -> Augment:
             "local.augment needs images between 0 and 1, and no such images have the means and deviations of "
             "these: give bytes, or scale them and set normalise = false"
         )
-    if scale is None and (x.min() < 0 or x.max() > 1):
+    if scale is None and x.numel() and (x.min() < 0 or x.max() > 1):
         raise UserError(
             f"local.augment needs images between 0 and 1, but these run from {x.min():.3g} to {x.max():.3g}: "
             "give bytes and no data.scale = 'client', or scale them and set normalise = false"

@@ -64,7 +64,7 @@ class PoolEngine(ReferenceEngine):
     def pool(self) -> ThreadPoolExecutor | None:
         """The workers; how many there are may change while a run goes on."""
         workers = self.asked or CORES
-        return _threads(workers) if workers > 1 else None
+        return threads(workers) if workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         each = map if self.pool is None else self.pool.map
@@ -231,7 +231,7 @@ def _columns(pairs: Sequence[tuple[A, B]]) -> tuple[list[A], list[B]]:
 
 
 @cache
-def _threads(count: int) -> ThreadPoolExecutor:
+def threads(count: int) -> ThreadPoolExecutor:
     """The workers of this process: runs that go on at the same time share them."""
     return ThreadPoolExecutor(count, "fedcohort", initializer=torch.set_num_threads, initargs=(1,))
 

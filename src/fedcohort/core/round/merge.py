@@ -51,14 +51,17 @@ def merged_model(task: Task, encoders: int) -> Flat:
     return flat_model("logistic", (encoders * layer.in_features,), task.federation.num_classes)
 
 
-def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge) -> Task:
-    """The task of training one linear layer on all encoders' features."""
+def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge, elsewhere: bool = False) -> Task:
+    """The task of training one linear layer on all encoders' features; ``elsewhere``: nobody here needs
+    them."""
+    width = len(encoders) * last_layer(task.model)[1].in_features
 
     def encode(x: Tensor) -> Tensor:
+        if elsewhere or not len(x):
+            return torch.zeros(0, width)
         return torch.cat([features(task.model, each, x) for each in encoders], 1)
 
     model, local = merged_model(task, len(encoders)), replace(task.local, steps=plan.steps, augment=None)
-    width = len(encoders) * last_layer(task.model)[1].in_features
     return replace(task, federation=task.federation.encoded(encode, width), model=model, local=local)
 
 
