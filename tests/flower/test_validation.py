@@ -13,6 +13,7 @@ from fedcohort.core.records import Memory
 from fedcohort.core.schema import poll_fields, survey_fields, update_fields
 from fedcohort.core.trust import Trust
 from fedcohort.core.uploads import unmoved
+from fedcohort.flower.fields import read_record
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.validation import (
     Expected,
@@ -177,3 +178,12 @@ def test_a_sparse_update_is_put_back_in_its_places_and_others_are_refused() -> N
     for odd in (payload([1, 3], torch.int64), payload([1])):
         with pytest.raises(NonsenseError, match="the wrong shape"):
             expected.read(odd)
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_what_has_no_bounds_is_finite(value: float) -> None:
+    """An update may hold any number, but numbers."""
+    fields = update_fields({"delta": torch.zeros(2)})
+    payload = Payload({}, {"update": {"delta": torch.tensor([1e30, value])}})
+    with pytest.raises(NonsenseError, match="not a number: delta of its update"):
+        read_record(payload, "update", fields)
