@@ -21,7 +21,7 @@ from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
 from fedcohort.engines.ray import RayEngine
-from fedcohort.runs import crew
+from fedcohort.runs import ray_workers
 from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.testing import assert_same, play, tiny_task
@@ -172,17 +172,17 @@ def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
     (there / "clients").mkdir(parents=True)
     for name in ("state.safetensors", "table.csv", "clients/3-1.safetensors", "result.json"):
         (there / name).write_text(name)
-    first = crew._files(there, seen)
-    crew._write(here, first)
+    first = ray_workers._files(there, seen)
+    ray_workers._write(here, first)
     assert {path.relative_to(here).as_posix() for path in here.rglob("*.*")} == set(first)
     (there / "table.csv").write_text("more")
-    assert crew._files(there, seen) == {"table.csv": b"more"}
+    assert ray_workers._files(there, seen) == {"table.csv": b"more"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "write_atomically", lambda path, _: written.append(path.name))
-        crew._write(here, first)
+        patch.setattr(ray_workers, "write_atomically", lambda path, _: written.append(path.name))
+        ray_workers._write(here, first)
     assert written == ["3-1.safetensors", "table.csv", "state.safetensors", "result.json"]
     with pytest.raises(UserError, match="would write to"):
-        crew._write(here, {"../../outside": b""})
+        ray_workers._write(here, {"../../outside": b""})
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +265,7 @@ def _kill(pid: int) -> None:
 def test_runs_are_spread_and_come_back_as_the_same_bytes(shared, three, tmp_path, monkeypatch):
     if not shared:
         monkeypatch.setattr(crew.Sign, "is_seen", property(lambda self: False))
-        monkeypatch.setattr(crew, "_sign", _elsewhere)
+        monkeypatch.setattr(ray_workers, "_sign", _elsewhere)
     methods = {"method": ["fedavg", "scaffold"], "seeds": [0, 1]}
     home, outcomes = compare(asked(three.address, **methods), tmp_path / "far", Silent())
     alone, others = compare(asked("", **methods), tmp_path / "near", Silent())

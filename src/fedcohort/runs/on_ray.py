@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedcohort.data import Federation
 from fedcohort.engines.cluster import connected
 from fedcohort.engines.ray import RayEngine
-from fedcohort.runs.ray_workers import Crew
+from fedcohort.runs.ray_workers import RayPool
 from fedcohort.runs.schedule import Schedule, Timed
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
     sent = means.data == "sent"
     with connected(means.ray) as cluster:
         if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
-            with Crew(cluster, len(schedule.waiting), watcher) as crew:
-                schedule.size = len(crew.members)
-                crew.carry_out(schedule, plan.home, sent)
+            with RayPool(cluster, len(schedule.waiting), watcher) as pool:
+                schedule.size = len(pool.members)
+                pool.carry_out(schedule, plan.home, sent)
             return
         while schedule.waiting:
             job = schedule.next()

@@ -67,7 +67,7 @@ class Member:
     job: "Job | None" = None
 
 
-class Crew:
+class RayPool:
     """At most ``size`` processes on the machines of a cluster."""
 
     def __init__(self, cluster: Cluster, size: int, watcher: "Watcher") -> None:
@@ -120,7 +120,7 @@ class Crew:
                         if member.job is not None:
                             news[member.actor.news.remote()] = member
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "RayPool":
         return self
 
     def __exit__(self, *about: object) -> None:
