@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers crosscheck docs examples studies clean
+.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers bench-scale crosscheck docs examples studies clean
 
 install: $(READY)
 
@@ -39,6 +39,9 @@ bench: $(READY)
 
 bench-peers: $(READY)
 	@$(BIN)/python -m benchmarks.run_peers --engine pool $(ARGS)
+
+bench-scale: $(READY)
+	@$(BIN)/python -m benchmarks.run_scale $(ARGS)
 
 crosscheck: $(READY)
 	@$(BIN)/python -m crosschecks.run

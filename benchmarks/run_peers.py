@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.runners import CORES, HERE, RUNNERS, RunError, Runner, call, install
-from benchmarks.tables import REFERENCE, disagreeing, render
+from benchmarks.tables import REFERENCE, disagreeing, write_report
 from fedcohort.bench.jobs import JOBS, Job, write
 
 TIMED_ROUNDS = {"A": 8, "B": 3, "C": 4}  # after the warm-up
@@ -155,7 +155,7 @@ class Benchmark:
         out = self.arguments.out
         out.mkdir(parents=True, exist_ok=True)
         (out / "results.json").write_text(json.dumps(self.results, indent=1) + "\n")
-        (out / "RESULTS.md").write_text(render(self.results))
+        write_report(out)
 
 
 def describe_machine() -> dict[str, Any]:

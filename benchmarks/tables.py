@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
+from benchmarks.scale_tables import papers_section, scale_section
+
 REFERENCE = "bare"
 OWN_ORDER = ("fedcohort", "fedjax")  # engines that shuffle for themselves
 SAME_ORDER = 0.02  # of accuracy: sums in another order round differently, and momentum makes that grow
@@ -36,8 +38,8 @@ it uses one. Flower and FedJAX always use all. fedcohort ran its engine `{engine
 """
 
 
-def render(results: Results) -> str:
-    """The whole report."""
+def render(results: Results, own: Results | None = None) -> str:
+    """The whole report; ``own`` are the jobs that only fedcohort runs."""
     loads = [entry["load"] for entry in results["passes"]] or [0.0]
     head = INTRODUCTION.format(
         **results["machine"],
@@ -47,6 +49,7 @@ def render(results: Results) -> str:
         most=max(loads),
     )
     jobs = [text for job in results["jobs"] for text in _job(results, job)]
+    jobs += [*papers_section(own or {}), *scale_section(own or {})]
     return "\n".join([head, *jobs, *_failures(results), *_versions(results)]) + "\n"
 
 
@@ -233,9 +236,18 @@ def table(titles: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (titles, ["---"] * len(titles), *rows)]
 
 
+def write_report(folder: Path) -> None:
+    """From the measurements that the folder holds."""
+    results, own = (json.loads(path.read_text()) if path.exists() else {} for path in _measured(folder))
+    (folder / "RESULTS.md").write_text(render(results, own.get("jobs")))
+
+
+def _measured(folder: Path) -> tuple[Path, Path]:
+    return folder / "results.json", folder / "scale.json"
+
+
 def main() -> None:
-    here = Path(__file__).parent
-    (here / "RESULTS.md").write_text(render(json.loads((here / "results.json").read_text())))
+    write_report(Path(__file__).parent)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import measure, tables
+from benchmarks import against, measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
 from fedcohort.bench.task import accuracy, build_task, first_state
@@ -23,6 +23,8 @@ TINY = {
     "A": replace(jobs.JOBS["A"], examples=2_000, clients=10, cohort=3, rounds=3, tests=200),
     "B": replace(jobs.JOBS["B"], examples=500, clients=5, cohort=2, rounds=2, tests=100),
     "C": replace(jobs.JOBS["C"], examples=2_400, clients=40, cohort=4, rounds=2, tests=200),
+    "E": replace(jobs.PAPERS["E"], examples=300, clients=5, cohort=2, rounds=2, tests=50, epochs=2),
+    "P": replace(jobs.PAPERS["P"], examples=300, clients=5, cohort=2, rounds=2, tests=50, epochs=2),
 }
 
 
@@ -32,9 +34,11 @@ def data(request: pytest.FixtureRequest) -> jobs.Data:
 
 
 def test_jobs_are_the_ones_that_are_described() -> None:
-    """784*200+200 + 200*200+200 + 200*10+10 weights, and LeNet-5's 62,006; C holds 60 examples a client."""
-    sizes = {name: sum(np.prod(w) + b for w, b in job.layers) for name, job in jobs.JOBS.items()}
-    assert sizes == {"A": 199_210, "B": 62_006, "C": 199_210}
+    """784*200+200 + 200*200+200 + 200*10+10 weights, LeNet-5's 62,006 and the 93,962 of Clust-PSI-PFL's
+    network; C holds 60 examples a client."""
+    known = {**jobs.JOBS, **jobs.PAPERS}
+    sizes = {name: sum(np.prod(w) + b for w, b in job.layers) for name, job in known.items()}
+    assert sizes == {"A": 199_210, "B": 62_006, "C": 199_210, "E": 62_006, "P": 93_962}
     assert jobs.JOBS["C"].examples / jobs.JOBS["C"].clients == 60
 
 
@@ -68,7 +72,7 @@ def test_writing_and_reading_gives_the_same_job(data: jobs.Data, tmp_path: Path)
 
 def test_fedcohort_takes_the_same_round_as_the_plain_loop(data: jobs.Data) -> None:
     """With one batch per client there is nothing to shuffle, so weights agree up to rounding."""
-    data = replace(data, job=replace(data.job, batch=data.job.examples))
+    data = replace(data, job=replace(data.job, batch=data.job.examples, augment=False))
     method, task = build_task(data)
     state = first_state(method, task, data)
     engine = make_engine("reference", task)
@@ -154,3 +158,24 @@ def test_an_engine_that_learns_something_else_is_named() -> None:
     assert sentence in tables.render(_results(fedcohort=0.935, bare=0.98))
     (sentence,) = tables.disagreeing(_results(fedcohort=0.97, bare=0.98, pfl=0.955))
     assert "pfl ends at accuracy 0.955" in sentence
+
+
+def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
+    """Three passes: 2, 4 and 3 times as fast, on a machine that was slower in the second."""
+    pairs = [(10.0, 5.0), (40.0, 10.0), (15.0, 5.0)]
+    passes = [({"cpu": old, "wall": old}, {"cpu": new, "wall": 2 * new}) for old, new in pairs]
+    lines = against.table("abc", {"B": passes, "E": passes}).splitlines()
+    assert lines[-2].split(" | ")[1:] == [
+        "15.0",
+        "5.0",
+        "3.00 [2.00 to 4.00]",
+        "1.50 [1.00 to 2.00]",
+        "2.5",
+        "yes |",
+    ]
+    assert lines[-1].endswith("| 4 | no |")
+
+
+def test_both_sides_measure_the_same_federation() -> None:
+    case = replace(against.CASES["E"], samples=8, cohort=2)
+    assert set(against.measure(case)) == {"wall", "cpu"}

@@ -8,7 +8,7 @@ import pytest
 
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
-from fedcohort.diagnosis import read_counts
+from fedcohort.diagnosis import read, read_counts
 from fedcohort.util.errors import UserError
 
 WIDE = "client,cat,dog\nrome,3,1\nparis,0,4\n"
@@ -183,3 +183,16 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     latin.write_bytes("client,cat,dog\nM\xfcnchen,1,2\nb,1,2\n".encode("latin-1"))
     with pytest.raises(UserError, match="UTF-8"):
         read_counts(latin)
+
+
+def test_a_table_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows keep their numbers and names across pieces, and mistakes their places."""
+    monkeypatch.setattr(read, "PIECE", 4)
+    lines = [f"{7 * row % 50},{row},1" for row in range(50)]
+    counts = read_counts(write(tmp_path, "client,cat,dog\n" + "\n".join(lines)))
+    assert counts.client_names == [str(number) for number in range(50)]
+    assert [7 * row % 50 for row in counts.matrix[:, 0]] == list(range(50))
+    with pytest.raises(UserError, match="row 48, column 'cat': 'x' is not a number"):
+        read_counts(write(tmp_path, "cat,dog\n" + 47 * "1,2\n" + "x,2\n"))
+    with pytest.raises(UserError, match="client '0' is in rows 1 and 51"):
+        read_counts(write(tmp_path, "client,cat,dog\n" + "\n".join([*lines, "0,1,1"])))

@@ -115,15 +115,15 @@ def test_random_ties():
     """From client 0 the clients 1, 2 and 3 are equally good; the others never are."""
     counts = torch.tensor([[10.0, 0], [0, 10], [0, 10], [0, 10], [10, 0]], dtype=torch.float64)
     key = torch.Generator().manual_seed(0)
-    picks = {FedEntOpt(ties="random").grow(0, range(5), counts, 2, key)[1] for _ in range(40)}
+    picks = {FedEntOpt(ties="random").grow(0, torch.arange(5), counts, 2, key)[1] for _ in range(40)}
     assert picks == {1, 2, 3}
-    assert FedEntOpt().grow(0, range(5), counts, 2, key) == [0, 1]
+    assert FedEntOpt().grow(0, torch.arange(5), counts, 2, key) == [0, 1]
 
 
 def test_growing_counts_samples_not_shares():
     """From (10, 0): (0, 10) reaches 1 bit, (0, 100) only .44: counts, not distributions, are added."""
     counts = torch.tensor([[10.0, 0], [0, 100], [0, 10]], dtype=torch.float64)
-    assert FedEntOpt().grow(0, [0, 1, 2], counts, 2) == [0, 2]
+    assert FedEntOpt().grow(0, torch.arange(3), counts, 2) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_each_pick_is_the_best_there_was(counts, cohort, data):
     """Greedy by definition, recomputed with plain logarithms."""
     table = torch.tensor(counts, dtype=torch.float64)
     first = data.draw(st.integers(0, len(counts) - 1))
-    chosen = FedEntOpt().grow(first, range(len(counts)), table, cohort)
+    chosen = FedEntOpt().grow(first, torch.arange(len(counts)), table, cohort)
     assert len(chosen) == len(set(chosen)) == min(cohort, len(counts))
 
     def entropy(clients: list[int]) -> float:
@@ -171,10 +171,10 @@ def test_looking_at_a_sample_costs_hardly_any_entropy(monkeypatch: pytest.Monkey
     rng = np.random.default_rng(0)
     mixes = rng.dirichlet([0.1] * 10, size=2000)
     counts = torch.from_numpy(np.stack([rng.multinomial(200, mix) for mix in mixes]).astype(float))
-    every = cohort_entropy(counts[FedEntOpt().grow(0, range(2000), counts, 20)].numpy())
+    every = cohort_entropy(counts[FedEntOpt().grow(0, torch.arange(2000), counts, 20)].numpy())
     monkeypatch.setattr("fedcohort.methods.fedentopt.MANY", 1000)
     monkeypatch.setattr("fedcohort.methods.fedentopt.LOOKED_AT", 100)
-    chosen = FedEntOpt().grow(0, range(2000), counts, 20, torch.Generator().manual_seed(0))
+    chosen = FedEntOpt().grow(0, torch.arange(2000), counts, 20, torch.Generator().manual_seed(0))
     assert 0 < every - cohort_entropy(counts[chosen].numpy()) < 0.01
 
 

@@ -104,12 +104,12 @@ def test_no_directory_says_where_it_runs(tmp_path):
     """Or a stranger's would say to which cluster its reader's data go."""
     plan = prepare(asked("10.9.8.7:6379"), tmp_path)
     assert "10.9.8.7" not in (plan.home / "experiment.toml").read_text()
-    assert reopen(plan.home).experiment.running.ray == ""
-    assert reopen(plan.home).running_on("auto").experiment.running.ray == "auto"
+    assert reopen(plan.home).experiment.means.ray == ""
+    assert reopen(plan.home).running_on("auto").experiment.means.ray == "auto"
     (plan.home / "experiment.toml").write_text(
         (plan.home / "experiment.toml").read_text() + '\n[run]\nray = "10.9.8.7:6379"\n'
     )
-    assert reopen(plan.home).experiment.running.ray == ""
+    assert reopen(plan.home).experiment.means.ray == ""
 
 
 @pytest.mark.deploy

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fedcohort.stats import clustering
+from fedcohort.stats.clustering.labels import nearest
 from fedcohort.stats.metrics import davies_bouldin, silhouette
 from support import REPOSITORY
 
@@ -259,7 +260,8 @@ def test_optics_on_a_sample_finds_the_groups_of_all() -> None:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 8)) * 10
     tight = np.repeat(centres, 100, axis=0) + rng.normal(size=(600, 8)) * 0.1
-    labels = clustering.optics_groups(np.vstack([tight, centres[:1] + 50]), min_samples=15, exact=300)
+    with pytest.warns(RuntimeWarning, match="OPTICS groups a fixed sample of 300 of 601 clients"):
+        labels = clustering.optics_groups(np.vstack([tight, centres[:1] + 50]), min_samples=15, exact=300)
     assert labels.tolist() == [*np.repeat(np.arange(6), 100).tolist(), 6]
 
 
@@ -269,6 +271,26 @@ def test_optics_on_a_sample_leaves_out_who_is_too_far_from_it() -> None:
     tight = np.repeat(rng.normal(size=(3, 8)) * 10, 60, axis=0) + rng.normal(size=(180, 8)) * 0.1
     for place in range(4):
         table = np.insert(tight, place, tight[0] + 50, axis=0)
-        labels = clustering.optics_groups(table, min_samples=10, exact=90)
+        with pytest.warns(RuntimeWarning, match="OPTICS groups a fixed sample"):
+            labels = clustering.optics_groups(table, min_samples=10, exact=90)
         assert np.flatnonzero(labels == labels[place]).tolist() == [place]
         assert labels.max() == 3
+
+
+def test_of_many_points_a_sample_gives_the_centres():
+    """Three clumps are found from a third of the points, everybody is in one, and it is told."""
+    points = np.random.default_rng(0).normal(size=(300, 2)) + 20 * np.repeat(np.eye(3, 2), 100, axis=0)
+    exact = clustering.kmeans_by_silhouette(points, 6, 0)
+    with pytest.warns(RuntimeWarning, match="K-means groups a fixed sample of 100 of 300 clients"):
+        sampled = clustering.kmeans_by_silhouette(points, 6, 0, exact=100)
+    assert exact.k == sampled.k == 3
+    assert sampled.labels.tolist() == exact.labels.tolist()
+
+
+def test_nearest_is_that_of_plain_differences():
+    random = np.random.default_rng(1)
+    table, targets = random.normal(size=(2500, 3)) + 1e3, random.normal(size=(40, 3)) + 1e3
+    found, distance = nearest(table, targets)
+    far = np.linalg.norm(table[:, None] - targets[None], axis=2)
+    assert (found == far.argmin(1)).all()
+    assert distance == pytest.approx(far.min(1))

@@ -7,7 +7,10 @@ import torch
 
 from fedcohort.bench.jobs import Data, Job
 
-POSITIONS = (28 * 28, 10 * 10)  # outputs of LeNet-5's convolutions on images of 32x32
+POSITIONS = {
+    "lenet5": (28 * 28, 10 * 10),
+    "fmnist_cnn": (26 * 26, 11 * 11, 3 * 3),
+}  # of convolutions' outputs
 Shape = tuple[int, int, int]  # [m, k] @ [k, n]
 
 
@@ -16,7 +19,7 @@ def products(job: Job) -> list[Shape]:
     layer. A convolution counts as the product over its patches."""
     shapes: list[Shape] = []
     for number, (weight, _) in enumerate(job.layers):
-        m = job.batch * (POSITIONS[number] if len(weight) == 4 else 1)
+        m = job.batch * (POSITIONS[job.model][number] if len(weight) == 4 else 1)
         n, k = weight[0], prod(weight[1:])
         shapes += [(m, k, n), (n, m, k)] + ([(m, n, k)] if number else [])
     return shapes
@@ -43,9 +46,7 @@ def limit(data: Data, rounds: range) -> dict[str, float]:
     """What one core needs for the matrix products of these rounds, on average."""
     shapes = products(data.job)
     seconds = seconds_per_step(shapes)
-    steps = (
-        sum(data.samples(number) for number in rounds) / len(rounds) / data.job.batch
-    )  # short ones in part
+    steps = sum(data.visits(number) for number in rounds) / len(rounds) / data.job.batch  # short ones in part
     return {
         "gflop_per_round": round(flop(shapes) * steps / 1e9, 3),
         "gflop_per_second": round(flop(shapes) / seconds / 1e9, 1),

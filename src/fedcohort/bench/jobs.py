@@ -1,4 +1,4 @@
-"""The three jobs that every engine runs, and the folder of arrays that makes them the same job.
+"""The jobs that engines run, and the folder of arrays that makes each the same job for all of them.
 
 Nothing is downloaded: examples are drawn by seed, shaped like MNIST or CIFAR-10, and hard enough that the
 accuracy after the last round tells a right engine from a wrong one. The folder also fixes what engines would
@@ -23,10 +23,10 @@ Layers = list[tuple[tuple[int, ...], int]]  # per layer: shape of its weight, le
 
 @dataclass(frozen=True)
 class Job:
-    """One federated training with FedAvg by size, one local epoch, and SGD at the clients."""
+    """One federated training with FedAvg by size."""
 
     name: str
-    model: str  # mlp (784-200-200-10) or lenet5 (62,006 parameters, ReLU, max-pooling)
+    model: str  # mlp (784-200-200-10), lenet5 (62,006 parameters, ReLU, max-pooling) or fmnist_cnn (93,962)
     examples: int
     shape: tuple[int, ...]
     clients: int
@@ -37,6 +37,10 @@ class Job:
     momentum: float = 0.0
     alpha: float | None = None  # of the Dirichlet label skew; None: two shards of equal size each
     separation: float = 1.0  # distance of the classes against the noise; tuned by the accuracy it gives
+    epochs: int = 1
+    weight_decay: float = 0.0
+    adam: bool = False  # instead of SGD
+    augment: bool = False  # images, then between 0 and 1, are changed at random as in FedEntOpt's paper
     tests: int = 10_000
     seed: int = 0
 
@@ -46,6 +50,10 @@ class Job:
         if self.model == "mlp":
             widths = [prod(self.shape), 200, 200, CLASSES]
             return [((after, before), after) for before, after in pairwise(widths)]
+        if self.model == "fmnist_cnn":
+            convolutions = pairwise((self.shape[0], 8, 16, 32))
+            first = [((after, before, 3, 3), after) for before, after in convolutions]
+            return [*first, ((2048, 32), 2048), ((CLASSES, 2048), CLASSES)]
         return [
             ((6, self.shape[0], 5, 5), 6),
             ((16, 6, 5, 5), 16),
@@ -66,6 +74,18 @@ JOBS = {
     "B": Job("B", "lenet5", 50_000, (3, 32, 32), 100, 10, 10, 64, 0.01, 0.9, alpha=0.1, separation=1.5),
     "C": Job("C", "mlp", 60_000, (1, 28, 28), 1_000, 100, 20, 32, 0.005, separation=1.07),
 }
+
+
+PAPERS = {  # the protocols of two papers, with fewer examples: what they cost decides how much is re-run
+    "E": Job(
+        "E", "lenet5", 20_000, (3, 32, 32), 100, 10, 10, 64, 0.01, 0.9, alpha=0.1, separation=1.5,
+        epochs=5, weight_decay=0.0005, augment=True,
+    ),
+    "P": Job(
+        "P", "fmnist_cnn", 6_000, (1, 28, 28), 100, 50, 10, 32, 0.001, alpha=0.3, separation=1.5,
+        epochs=5, adam=True,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,12 +114,17 @@ class Data:
         return self.rows(int(self.cohorts[number, place]))[positions]
 
     def samples(self, number: int) -> int:
-        """Examples visited in one round."""
+        """Examples of the clients of one round."""
         return sum(len(self.rows(client)) for client in self.cohorts[number])
+
+    def visits(self, number: int) -> int:
+        """How often any of them is visited in that round."""
+        return self.job.epochs * self.samples(number)
 
     def steps(self, number: int) -> int:
         """Mini-batches in one round; a client's last one may be short."""
-        return sum(-(-len(self.rows(client)) // self.job.batch) for client in self.cohorts[number])
+        batches = (-(-len(self.rows(client)) // self.job.batch) for client in self.cohorts[number])
+        return self.job.epochs * sum(batches)
 
 
 ARRAYS = [name for name in Data.__dataclass_fields__ if name != "job"]
@@ -152,10 +177,12 @@ def _examples(job: Job, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     total = job.examples + job.tests
     y = rng.permutation(np.arange(total) % CLASSES)
     x = rng.standard_normal((total, *job.shape), dtype=np.float32)
-    shift = rng.integers(0, 5 if job.model == "lenet5" else 1, (total, 2))
+    shift = rng.integers(0, 1 if job.model == "mlp" else 5, (total, 2))
     for down, right in np.unique(shift, axis=0):
         here = np.flatnonzero((shift == (down, right)).all(axis=1))
         x[here] += np.roll(pictures, (down, right), axis=(2, 3))[y[here]]
+    if job.augment:
+        x = (1 / (1 + np.exp(-x))).astype(np.float32)
     n = job.examples
     return x[:n], y[:n], x[n:], y[n:]
 

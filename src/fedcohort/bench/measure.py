@@ -14,7 +14,7 @@ import torch
 
 from fedcohort.bench import plain_torch
 from fedcohort.bench.gemm import limit
-from fedcohort.bench.jobs import JOBS, Data, load, write
+from fedcohort.bench.jobs import JOBS, PAPERS, Data, load, write
 from fedcohort.bench.scale import scale
 from fedcohort.bench.task import build_task, first_state
 from fedcohort.core.engine import Engine
@@ -25,7 +25,8 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 
-ALL = (*JOBS, "scale", "startup")
+TRAINING = {**JOBS, **PAPERS}
+ALL = (*TRAINING, "scale", "startup")
 
 
 def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -33,16 +34,16 @@ def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str
     for job in jobs:
         if job not in ALL:
             raise UserError(f"--jobs: there is no job '{job}'; known: {', '.join(ALL)}")
-        if job in JOBS and repeats >= JOBS[job].rounds:
-            most = JOBS[job].rounds - 1
+        if job in TRAINING and repeats >= TRAINING[job].rounds:
+            most = TRAINING[job].rounds - 1
             raise UserError(f"--repeats: after its warm-up job {job} has {most} rounds, ask for no more")
     torch.set_num_threads(1)
     results: dict[str, Any] = {"machine": machine(), "jobs": {}}
     for job in jobs:
         say(f"job {job} ...")
-        if job in JOBS:
+        if job in TRAINING:
             cache = Places.of(None).cache / "bench"
-            results["jobs"][job] = training(load(write(JOBS[job], cache)), repeats)
+            results["jobs"][job] = training(load(write(TRAINING[job], cache)), repeats)
         else:
             results["jobs"][job] = scale(repeats) if job == "scale" else startup(repeats)
     return results
@@ -78,7 +79,7 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
         "gemm_ms_one_core": floor["ms_per_round"],
         "gemm_share": round(floor["ms_per_round"] / cores / statistics.median(timed["engine"]), 3),
         "gflop_per_second_one_core": floor["gflop_per_second"],
-        "samples_per_second": round(data.samples(1) / statistics.median(timed["engine"]) * 1000),
+        "samples_per_second": round(data.visits(1) / statistics.median(timed["engine"]) * 1000),
         "max_weight_difference": float(gap),
     }
 

@@ -1,5 +1,7 @@
 """The jobs' networks and their local training in plain PyTorch: what a user of a framework writes himself."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,6 +15,13 @@ def build_network(job: Job) -> nn.Module:
         return nn.Sequential(
             nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(),
             nn.Linear(200, CLASSES),
+        )  # fmt: skip
+    if job.model == "fmnist_cnn":
+        return nn.Sequential(
+            nn.Conv2d(job.shape[0], 8, 3), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(32, 2048), nn.ReLU(), nn.Linear(2048, CLASSES),
         )  # fmt: skip
     return nn.Sequential(
         nn.Conv2d(job.shape[0], 6, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -44,13 +53,29 @@ def examples(data: Data, number: int, place: int) -> tuple[Tensor, Tensor]:
 
 
 def train(network: nn.Module, x: Tensor, y: Tensor, job: Job) -> None:
-    """One local epoch with a fresh optimiser."""
-    optimiser = torch.optim.SGD(network.parameters(), lr=job.lr, momentum=job.momentum)
+    """The local epochs with a fresh optimiser."""
+    weights, change, optim = network.parameters(), _changes(job), torch.optim
+    optimiser: torch.optim.Optimizer
+    if job.adam:
+        optimiser = optim.Adam(weights, lr=job.lr, weight_decay=job.weight_decay)
+    else:
+        optimiser = optim.SGD(weights, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay)
     network.train()
-    for images, labels in zip(x.split(job.batch), y.split(job.batch), strict=True):
-        optimiser.zero_grad()
-        F.cross_entropy(network(images), labels).backward()
-        optimiser.step()
+    for _ in range(job.epochs):
+        for images, labels in zip(x.split(job.batch), y.split(job.batch), strict=True):
+            optimiser.zero_grad()
+            F.cross_entropy(network(change(images)), labels).backward()
+            optimiser.step()
+
+
+def _changes(job: Job) -> Callable[[Tensor], Tensor]:
+    """How a batch of images is changed; only jobs that no other framework runs change any."""
+    if not job.augment:
+        return lambda images: images
+    from fedcohort.data.augment import Augment
+
+    augment, draw = Augment(torch.zeros(1, 1, 1), torch.ones(1, 1, 1)), torch.Generator()
+    return lambda images: augment(images, draw)
 
 
 @torch.no_grad()

@@ -1,70 +1,72 @@
-"""What the server costs in a federation of very many clients, and what its approximations cost in quality."""
+"""What a server costs in a federation of a million clients, and what its approximations cost in quality."""
 
-import resource
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from fedcohort.bench.million import WORK, refusals
 from fedcohort.core.method import Method, make
-from fedcohort.core.profile import Local, Profile
-from fedcohort.core.records import Round
-from fedcohort.core.roles import Grouping, Selector
-from fedcohort.core.roles.optional import Polls
+from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import start, step
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.pool import PoolEngine
 
-SELECTORS = ("fedentopt", "power_of_choice", "fedlecc", "haccs", "fedcls")
-COHORT = 100
+MIXES = 40  # kinds of clients
+COHORT = 1000
 
 
-def scale(repeats: int, clients: int = 100_000, classes: int = 100) -> dict[str, Any]:
-    """Seconds and memory of diagnosis, grouping and selection, of a round, and the effect of sampling."""
+def scale(repeats: int, clients: int = 1_000_000, classes: int = 100) -> dict[str, Any]:
+    """Seconds and memory of reading, diagnosis, grouping and selection, of a round, and the effect of
+    sampling."""
+    with tempfile.TemporaryDirectory() as folder:
+        tables = write_counts(Path(folder), clients, classes)
+        done = {work: apart(work, tables["parquet"]) for work in WORK}
+        csv = apart("nothing", tables["csv"])
+    spent = {step: taken for each in done.values() for step, taken in each["spent"].items()}
+    spent |= {"reading CSV": csv["spent"]["reading"]}
     return {
         "clients": clients,
         "classes": classes,
-        "seconds": server_seconds(clients, classes),
+        "cohort": COHORT,
+        "seconds": {step: taken["s"] for step, taken in spent.items()},
+        "cpu_seconds": {step: taken["cpu_s"] for step, taken in spent.items()},
+        "peak_gb": {work: each["peak_gb"] for work, each in done.items()} | {"CSV": csv["peak_gb"]},
+        "refused": dict(enumerate(refusals(clients))),
         "round_ratio": round_ratio(repeats, clients),
         "approximations": approximations(),
-        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }
 
 
-def server_seconds(clients: int, classes: int) -> dict[str, float]:
-    """Of one call each."""
-    from fedcohort.diagnosis import diagnose
-
-    counts, seconds = _counts(clients, classes), {}
-    profile = _profile(counts)
-    losses = torch.from_numpy(np.random.default_rng(1).random(clients))
-    now = Round(0, profile, 0, torch.arange(clients), COHORT)
-
-    def timed(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        since = time.perf_counter()
-        out = work(*arguments)
-        seconds[name] = round(time.perf_counter() - since, 2)
-        return out
-
-    timed("diagnose", diagnose, counts)
-    timed("clust_psi_pfl grouping", cast(Grouping, make("clust_psi_pfl", {})[0]).init_grouping, profile)
-    for name in SELECTORS:
-        selector = cast(Selector, make(name, {})[0])
-        memory = timed(f"{name} set-up", selector.init_selector, profile)
-        polled = None
-        if isinstance(selector, Polls):
-            polled = timed(f"{name} candidates", selector.candidates, memory, now)
-        known = torch.full_like(losses, torch.nan)
-        known[now.members if polled is None else polled] = losses[now.members if polled is None else polled]
-        timed(f"{name} selection", selector.select, memory, now, known)
-    return seconds
+def apart(work: str, table: Path) -> dict[str, Any]:
+    """What this work took in a process of its own."""
+    command = [sys.executable, "-m", "fedcohort.bench.million", work, str(table)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)  # noqa: S603  # our own words
+    return json.loads(done.stdout)
 
 
-def round_ratio(repeats: int, clients: int, few: int = 1_000) -> dict[str, Any]:
+def write_counts(folder: Path, clients: int, classes: int) -> dict[str, Path]:
+    """A table of counts, as a user would have it."""
+    import polars as pl
+
+    counts = counts_of(clients, classes).astype(np.int32)
+    columns = {f"class {label}": counts[:, label] for label in range(classes)}
+    frame = pl.DataFrame({"client": [f"client {number}" for number in range(clients)], **columns})
+    tables = {kind: folder / f"counts.{kind}" for kind in ("parquet", "csv")}
+    frame.write_parquet(tables["parquet"])
+    frame.write_csv(tables["csv"])
+    return tables
+
+
+def round_ratio(repeats: int, clients: int, few: int = 10_000) -> dict[str, Any]:
     """A round of the same cohort size out of many clients against one out of few, in turns."""
     method = Method.parse("fedavg")
     tasks = [_task(count) for count in (few, clients)]
@@ -84,45 +86,69 @@ def round_ratio(repeats: int, clients: int, few: int = 1_000) -> dict[str, Any]:
 
 
 def approximations(clients: int = 2_000) -> dict[str, float]:
-    """What is sampled in large federations, sampled at a size where the exact answer is known as well."""
-    from fedcohort.methods import fedentopt
+    """What is sampled in large federations, where the exact answer is known as well.
+
+    Groupings, of twice as many clients as the sample has, are compared by the adjusted Rand index: with the
+    exact one, and both with the mixes from which clients were drawn.
+    """
+    from fedcohort.methods import fedcls, fedentopt
     from fedcohort.stats import clustering
     from fedcohort.stats.label_distances import hellinger_points
+    from fedcohort.stats.label_groups import psi_features, standardise
     from fedcohort.stats.metrics import adjusted_rand, cohort_entropy
 
-    counts = _counts(clients, 10)
-    points = hellinger_points(counts)
-    exact = clustering.optics_groups(points, exact=clients)
-    sampled = clustering.optics_groups(points, exact=clients // 3)
-    table, method = torch.from_numpy(counts), cast(fedentopt.FedEntOpt, make("fedentopt", {})[0])
-    everybody, loss = range(clients), []
+    def of_psi(counts: np.ndarray, exact: int) -> np.ndarray:
+        features = standardise(psi_features(counts)).features
+        return clustering.kmeans_by_silhouette(features, 20, 0, exact=exact).labels
+
+    def by_density(counts: np.ndarray, exact: int) -> np.ndarray:
+        return clustering.optics_groups(hellinger_points(counts), exact=exact)
+
+    found = {}
+    for name, group, most in (("OPTICS", by_density, clustering.EXACT), ("K-means", of_psi, clustering.MANY)):
+        counts, truth = counts_of(2 * most, 10), np.arange(2 * most) % MIXES
+        sampled, exact = group(counts, most), group(counts, 2 * most)
+        about = f"{name} on {most:,} of {2 * most:,} clients"
+        found[f"{about}, with that on all"] = adjusted_rand(sampled, exact)
+        found[f"{about}, with the mixes"] = adjusted_rand(sampled, truth)
+        found[f"{name} on all {2 * most:,}, with the mixes"] = adjusted_rand(exact, truth)
+    counts = counts_of(clients, 10)
+    table, everybody, cohort = torch.from_numpy(counts), torch.arange(clients), 100
+    even, far = (
+        cast(fedentopt.FedEntOpt, make("fedentopt", {})[0]),
+        cast(fedcls.FedCLS, make("fedcls", {})[0]),
+    )
+    bits, gaps = [], []
     for first in range(10):
         key = torch.Generator().manual_seed(first)
-        best = method.grow(first, everybody, table, COHORT)
-        quick = method.grow(first, everybody, table, COHORT, key, clients // 20)
-        loss.append(cohort_entropy(counts[best]) - cohort_entropy(counts[quick]))
-    return {
-        "OPTICS on a third of the clients, adjusted Rand index with OPTICS on all": round(
-            adjusted_rand(sampled, exact), 3
-        ),
-        "FedEntOpt looking at a twentieth of the clients, bits of cohort entropy lost": round(
-            statistics.fmean(loss), 5
-        ),
-    }
+        best = even.grow(first, everybody, table, cohort)
+        quick = even.grow(first, everybody, table, cohort, key, clients // 20)
+        bits.append(cohort_entropy(counts[best]) - cohort_entropy(counts[quick]))
+        some = torch.cat(
+            [torch.tensor([first]), first + 1 + torch.randperm(clients - first - 1, generator=key)]
+        )
+        some = some[: clients // 20].sort().values
+        wide, narrow = (far.grow(first, who, table > 0, cohort // 10) for who in (everybody, some))
+        gaps.append(_nearest_pair(table[wide] > 0) - _nearest_pair(table[narrow] > 0))
+    found["FedEntOpt looking at a twentieth of the clients, bits of cohort entropy lost"] = statistics.fmean(
+        bits
+    )
+    found["FedCLS's complement of a twentieth, classes lost between the two most alike"] = statistics.fmean(
+        gaps
+    )
+    return {name: round(value, 5) for name, value in found.items()}
 
 
-def _counts(clients: int, classes: int) -> np.ndarray:
+def _nearest_pair(holds: torch.Tensor) -> float:
+    differ = (holds[:, None] != holds[None]).sum(2) + holds.shape[1] * torch.eye(len(holds)).long()
+    return float(differ.min())
+
+
+def counts_of(clients: int, classes: int) -> np.ndarray:
     """Sixty examples for each client, from one of forty label mixes."""
     rng = np.random.default_rng(0)
-    mixes = rng.dirichlet([0.1] * classes, size=40)
-    return np.stack([rng.multinomial(60, mixes[k % 40]) for k in range(clients)]).astype(float)
-
-
-def _profile(counts: np.ndarray) -> Profile:
-    nobody = torch.zeros(len(counts), dtype=torch.long)
-    size = torch.from_numpy(counts.sum(1)).long()
-    model: Any = None  # grouping and selection look at labels only
-    return Profile(size, nobody, torch.from_numpy(counts), counts.shape[1], model, Local(), seed=0)
+    mixes = rng.dirichlet([0.1] * classes, size=MIXES)
+    return np.stack([rng.multinomial(60, mixes[k % MIXES]) for k in range(clients)]).astype(float)
 
 
 def _task(clients: int, samples: int = 32) -> Task:
@@ -130,10 +156,9 @@ def _task(clients: int, samples: int = 32) -> Task:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal((4_096, 1, 28, 28), dtype=np.float32))
     y = torch.from_numpy(rng.integers(0, 10, 4_096))
-    rows = rng.integers(0, len(y), (clients, samples))
-    none = [np.zeros(0, dtype=np.int64)] * clients
-    names = tuple(map(str, range(clients)))
-    train, held = Split.of(x, y, list(rows)), Split.of(x, y, none)
-    classes = tuple(map(str, range(10)))
+    index = torch.from_numpy(rng.integers(0, len(y), clients * samples))
+    train = Split(x, y, index, samples * torch.arange(clients + 1))
+    held = Split(x, y, index[:0], torch.zeros(clients + 1, dtype=torch.long))
+    classes, names = (tuple(map(str, range(count))) for count in (10, clients))
     federation = Federation(train, held, held, classes, names, None, {"job": "scale"})
     return Task.of(federation, "mlp", local=Local(lr=0.01, batch=16), cohort=COHORT)

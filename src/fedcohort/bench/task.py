@@ -48,7 +48,15 @@ def build_task(data: Data) -> tuple[Method, Task]:
         truth=None,
         provenance={"job": job.name},
     )
-    local = Local(lr=job.lr, batch=job.batch, momentum=job.momentum)
+    local = Local(
+        lr=job.lr,
+        epochs=job.epochs,
+        batch=job.batch,
+        optimiser="adam" if job.adam else "sgd",
+        momentum=job.momentum,
+        weight_decay=job.weight_decay,
+        augment="fedentopt" if job.augment else None,
+    )
     task = Task.of(federation, job.model, local=local, cohort=job.cohort, seed=job.seed)
     return Method.of(Replay(torch.from_numpy(data.cohorts))), task
 

@@ -9,14 +9,18 @@ from fedcohort.cli.options import AsJson
 
 
 def bench(
-    jobs: Annotated[str, typer.Option(help="Of A, B, C, scale, startup.")] = "A,B,C,scale,startup",
+    jobs: Annotated[
+        str, typer.Option(help="Of A, B, C, E, P, startup, and scale, which takes many minutes.")
+    ] = "A,B,C,E,P,startup",
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds of each job, after one to warm up.")] = 7,
     as_json: AsJson = False,
 ) -> None:
     """How fast this machine trains: the engine beside the reference, a bare PyTorch loop and the GEMM limit.
 
-    A: 100 clients, MLP. B: 100 clients, LeNet-5. C: 1,000 small clients, MLP. scale: diagnosis, grouping and
-    selection of 100,000 clients. startup: seconds until the command line answers.
+    A: 100 clients, MLP. B: 100 clients, LeNet-5. C: 1,000 small clients, MLP. E: FedEntOpt's protocol
+    (LeNet-5, momentum, weight decay, changed images). P: Clust-PSI-PFL's (its network for Fashion-MNIST,
+    Adam). scale: reading, diagnosing, grouping and choosing among 1,000,000 clients. startup: seconds until
+    the command line answers.
     """
     from fedcohort.bench.measure import bench as measure
     from fedcohort.cli.tables import bench_tables, messages, results

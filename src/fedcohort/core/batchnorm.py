@@ -48,5 +48,5 @@ def worn(weights: Weights, mine: Memory | None) -> Weights:
 def begun(weights: Weights, mine: Memory, local: Local, model: Flat, seed: int) -> Weights:
     """Where a client that is sent these weights begins."""
     if local.bn == "fresh":
-        return weights._replace(buffers=model.unmeasured(seed))
+        return weights._replace(buffers=model.unmeasured(seed).to(weights.params.device))
     return worn(weights, mine if local.keeps_statistics(model) else None)

@@ -33,6 +33,9 @@ from fedcohort.core.round.questions import answered
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
 from fedcohort.stats import metrics
+from fedcohort.stats.clustering import some_rows
+
+COMPARED = 5000  # clients whose label mixes are compared, each with each
 
 
 class Row(NamedTuple):
@@ -189,7 +192,8 @@ def group_rows(number: int, state: State, task: Task, told: Tensor | None, model
     values: dict[str, float] = {"groups": float(models)}
     if len(used) > 1 and told is not None:
         counts = told.numpy()
-        held = counts.sum(1) > 0
+        held = np.flatnonzero(counts.sum(1))
+        held = held[some_rows(len(held), COMPARED, 0, "was")]
         p = counts[held] / counts[held].sum(1, keepdims=True)
         values |= {"was": metrics.was(p, group[held]), "wadb": metrics.wadb(p, group[held])}
     if federation.truth is not None:

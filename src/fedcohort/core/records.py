@@ -39,6 +39,13 @@ class Round:
     models: tuple[Weights, ...] = ()  # every group's, before this round
 
     @property
+    def is_member(self) -> Tensor:
+        """[N]: who of all clients belongs to the group."""
+        mark = torch.zeros(self.profile.num_clients, dtype=torch.bool)
+        mark[self.members] = True
+        return mark
+
+    @property
     def lr(self) -> float:
         """The clients' learning rate."""
         return self.profile.local.lr_at(self.number - self.profile.began)

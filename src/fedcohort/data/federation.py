@@ -259,7 +259,7 @@ class ClientData(NamedTuple):
 
 def take(x: Tensor, rows: Tensor) -> Tensor:
     """``x[rows]``, copied row by row: a fifth of the time of indexing."""
-    return F.embedding(rows, x.flatten(1)).view(len(rows), *x.shape[1:])
+    return F.embedding(rows.to(x.device), x.flatten(1)).view(len(rows), *x.shape[1:])
 
 
 def fingerprint(splits: Iterable[Split], classes: Sequence[str], purpose: str = "") -> str:

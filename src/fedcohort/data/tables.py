@@ -106,8 +106,9 @@ def _files(path: str, where: Places) -> list[Path]:
 def _read_one(path: Path, header: bool, separator: str) -> "pl.DataFrame":
     with reading(path):
         if is_parquet(path):
-            return read_parquet(path)
-        frame, names = read_csv(path, header, separator)
+            return scan_parquet(path).collect()
+        lazy, names = scan_csv(path, header, separator)
+        frame = lazy.collect()
     other = next((sign for sign in ";\t|" if header and len(names) == 1 and sign in names[0]), None)
     if other is not None:
         raise UserError(
@@ -144,28 +145,28 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_parquet(path: Path) -> "pl.DataFrame":
-    """All of a Parquet file, unless its own account of its rows is more than this machine holds."""
+def scan_parquet(path: Path) -> "pl.LazyFrame":
+    """A Parquet file, unless its own account of its rows is more than this machine holds."""
     import polars as pl
 
     lazy = pl.scan_parquet(path, glob=False)
     rows, columns = lazy.select(pl.len()).collect().item(), len(lazy.collect_schema())
     refuse_beyond(rows * columns * CELL, str(path), "give fewer rows or columns")
-    return lazy.collect()
+    return lazy
 
 
-def read_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl.DataFrame", list[str]]:
+def scan_csv(path: Path, header: bool = True, separator: str = ",") -> tuple["pl.LazyFrame", list[str]]:
     """Every cell as text, and the names of the columns as the file has them."""
     import polars as pl
 
     source = read_bytes(path) if is_gzipped(path) else path
-    read = partial(pl.read_csv, source, separator=separator, infer_schema=False, glob=False)
-    frame = read(has_header=header)
+    scan = partial(pl.scan_csv, source, separator=separator, infer_schema=False, glob=False)
+    table = scan(has_header=header)
     if not header:
-        return frame, [f"column_{number}" for number in range(1, frame.width + 1)]
+        return table, [f"column_{number}" for number in range(1, len(table.collect_schema()) + 1)]
     # Not read as a header: Polars would quietly rename the second of two equal columns.
-    first = read(has_header=False, n_rows=1)
-    return frame, ["" if name is None else name.strip() for name in first.row(0)]
+    first = scan(has_header=False, n_rows=1).collect()
+    return table, ["" if name is None else name.strip() for name in first.row(0)]
 
 
 def find_files(path: str | None, folders: Sequence[str], where: Places) -> list[Path]:

@@ -24,6 +24,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import numpy_generator
 
 FEW = 200  # clients for whom all numbers of clusters are tried
+TERMS = 10**7  # of PSI, a number for each client and class, that are written out
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +90,15 @@ class Diagnosis:
             "client_samples": [_count(value) for value in self.size],
             "class_samples": [_count(value) for value in per_class],
             "psi": [_plain(value) for value in self.psi],
-            "psi_terms": [[_plain(value) for value in row] for row in self.psi_terms],
+            "psi_terms": self._listed_terms(),
             "client_coverage": [_plain(value) for value in self.coverage],
             "client_hellinger": [_plain(value) for value in self.hellinger_to_pool],
         }
+
+    def _listed_terms(self) -> list[list[float | None]] | None:
+        if self.psi_terms.size > TERMS:
+            return None  # as text they would take gigabytes
+        return [[_plain(value) for value in row] for row in self.psi_terms]
 
     def _smoothing_amount(self) -> float:
         return self.eps if self.smoothing == "eps" else label_distances.PSEUDO_COUNT
@@ -122,7 +128,7 @@ def diagnose(
         raise UserError("there is one class only: labels cannot be skewed")
     client_names = _names(clients, table.shape[0], "clients")
     class_names = _names(classes, table.shape[1], "classes")
-    chosen, laplace = _measure(table, seed, smoothing, eps), _measure(table, seed, "laplace", eps)
+    chosen, laplace = _measure(table, seed, (smoothing, "laplace"), eps)
     terms = label_distances.psi_terms(table, smoothing, eps)
     moved = label_distances.label_emd(table)
     suggestions = suggest_groups(table, seed, max_groups, smoothing, eps)
@@ -162,8 +168,9 @@ def _told_apart(table: Array, seed: int, max_groups: int | None, iid: np.ndarray
     return {**counted, **binary_scores(found, iid)}
 
 
-def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Divergence:
-    """WPSI, and that of federations like this one in which no client differs from the pool but by luck.
+def _measure(table: Array, seed: int, smoothings: Sequence[Smoothing], eps: float) -> list[Divergence]:
+    """WPSI by each smoothing, and that of federations like this one in which no client differs from the pool
+    but by luck.
 
     Simulated, because the asymptotic (C-1)(K-1)/N fails just where it matters: small clients miss classes by
     chance, and a missing class is what PSI punishes most.
@@ -171,8 +178,14 @@ def _measure(table: Array, seed: int, smoothing: Smoothing, eps: float) -> Diver
     random = numpy_generator(seed, "diagnose", "chance")
     pool, size = label_distances.pooled(table), np.rint(table.sum(axis=1)).astype(np.int64)
     draws = int(np.clip(2_000_000 // table.size, 3, 50))  # large federations vary less and cost more
-    by_chance = [label_distances.wpsi(random.multinomial(size, pool), smoothing, eps) for _ in range(draws)]
-    return Divergence(label_distances.wpsi(table, smoothing, eps), np.array(by_chance))
+    by_chance = []
+    for _ in range(draws):
+        drawn = random.multinomial(size, pool)
+        by_chance.append([label_distances.wpsi(drawn, smoothing, eps) for smoothing in smoothings])
+    return [
+        Divergence(label_distances.wpsi(table, smoothing, eps), chance)
+        for smoothing, chance in zip(smoothings, np.array(by_chance).T, strict=True)
+    ]
 
 
 def _silhouettes(

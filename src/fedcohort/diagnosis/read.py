@@ -5,9 +5,9 @@ the message says where. Long: one row per sample, with a column for the client a
 an experiment reads it, so that both see the same classes and clients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from fedcohort.data.tables import (
     is_parquet,
     label_column,
     named,
-    read_csv,
-    read_parquet,
     read_table,
     reading,
+    scan_csv,
+    scan_parquet,
 )
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import in_order, safe_names
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 LARGEST = 2**53  # beyond it floats skip whole numbers
+PIECE = 1 << 15  # rows of a file that are looked at together
 CLIENT_COLUMNS = ("client", "client_id", "id")  # taken for the client unless told
+
+Kind = TypeVar("Kind", np.int64, np.float64)
+Test = Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+Complaint = Callable[[str | None, str, bool], UserError]  # of a cell, its place, whether clients lack names
 
 
 class Counts(NamedTuple):
@@ -66,26 +71,65 @@ def read_numbers(
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """Any numbers, a row per client: the table, the clients' names and the names of the other columns."""
 
-    table, client, names = _rows(Path(path), client)
-    titles = [column for column in table.columns if column != client]
-    numbers = np.empty((table.height, len(titles)))
-    for position, title in enumerate(titles):
-        numbers[:, position] = _as_floats(table[title])
-    bad = np.argwhere(~np.isfinite(numbers))
-    if bad.size:
-        row, column = bad[0].tolist()
-        cell = table[titles[column]][row]
-        where = _place(titles[column], row, names[row], client is None)
-        cure = ", name the column of client ids with --client" if client is None else ""
-        raise UserError(f"{where}: {cell!r} is not a finite number{cure}")
-    order = list(range(len(names))) if client is None else in_order(names)
-    return numbers[order], [names[row] for row in order], titles
+    def bad_number(cell: str | None, where: str, numbered: bool) -> UserError:
+        cure = ", name the column of client ids with --client" if numbered else ""
+        return UserError(f"{where}: {cell!r} is not a finite number{cure}")
+
+    return _rows(Path(path), client, np.float64, np.isfinite, bad_number)
 
 
-def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, list[str]]:
-    """A table with a row per client, which of its columns names the client, and the names."""
-    table = _table(path)
-    columns = table.columns
+def _rows(
+    path: Path, client: str | None, kind: type[Kind], good: Test, complaint: Complaint
+) -> tuple[NDArray[Kind], list[str], list[str]]:
+    """A table with a row per client, read in pieces: numbers that pass the test ``good``, the clients' names
+    and the names of the other columns. Clients are in the order that they have everywhere."""
+    blocks: list[NDArray[Kind]] = []
+    names: list[str | None] = []
+    titles: list[str] = []
+    for piece in _pieces(path):
+        client = _client_of(piece.columns, client, path)
+        titles = [column for column in piece.columns if column != client]
+        numbers = np.empty((piece.height, len(titles)))
+        for position, title in enumerate(titles):
+            numbers[:, position] = _as_floats(piece[title])
+        if not (fit := good(numbers)).all():
+            row, column = np.argwhere(~fit)[0].tolist()
+            cell, at = piece[titles[column]][row], len(names) + row
+            where = f"row {at + 1}" if client is None else f"client '{piece[client][row]}'"
+            text = None if cell is None else str(cell)
+            raise complaint(text, f"{where}, column '{titles[column]}'", client is None)
+        blocks.append(numbers.astype(kind))
+        names += [None] * piece.height if client is None else _words(piece[client]).to_list()
+    if not names:
+        raise UserError(f"{path.name} has column names and no rows: add one row per client")
+    table = np.concatenate(blocks)
+    if client is None:
+        return table, [str(row) for row in range(len(names))], titles
+    table, ordered = _by_name(table, _client_names(names, client))
+    return table, ordered, titles
+
+
+def _pieces(path: Path) -> Iterator["pl.DataFrame"]:
+    """Rows of the table, some thousands at a time. Cells that are no numbers in the file are text, so that a
+    bad one can be quoted as the user wrote it."""
+    _refuse_other_files(path)
+    with reading(path):
+        if is_parquet(path):
+            lazy = scan_parquet(path)
+            names = lazy.collect_schema().names()
+        else:
+            lazy, names = scan_csv(path)
+        separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
+        if separator:
+            raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
+        named(lazy.head(0).collect(), names, path)
+        for piece in lazy.collect_batches(chunk_size=PIECE):
+            numbered = piece.select(each if each.dtype.is_numeric() else _words(each) for each in piece)
+            yield cleaned(named(numbered, names, path), [""])
+
+
+def _client_of(columns: list[str], client: str | None, path: Path) -> str | None:
+    """The column that names the client, if one does."""
     if client is not None and client not in columns:
         raise UserError(f"{path.name} has no column '{client}'{nearest(client, columns)}")
     if client is None:
@@ -93,29 +137,7 @@ def _rows(path: Path, client: str | None) -> tuple["pl.DataFrame", str | None, l
         client = next((name for name in CLIENT_COLUMNS if name in columns), index)
     if "" in columns and client != "":
         raise UserError(f"{path.name}: column {columns.index('') + 1} has no name: name it or delete it")
-    if client is None:
-        return table, None, [str(row) for row in range(table.height)]
-    return table, client, _client_names(table[client], client)
-
-
-def _table(path: Path) -> "pl.DataFrame":
-    """All columns as text, so that a bad cell can be quoted as the user wrote it."""
-    import polars as pl
-
-    _refuse_other_files(path)
-    with reading(path):
-        if is_parquet(path):
-            table = read_parquet(path).cast(pl.String)
-            names = list(table.columns)
-        else:
-            table, names = read_csv(path)
-    separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
-    if separator:
-        raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
-    table = cleaned(named(table, names, path), [""])
-    if table.is_empty():
-        raise UserError(f"{path.name} has column names and no rows: add one row per client")
-    return table
+    return client
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -128,24 +150,23 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _wide(path: Path, client: str | None) -> Counts:
-
-    table, client, names = _rows(path, client)
-    classes = [column for column in table.columns if column != client]
-    matrix = np.zeros((table.height, len(classes)), dtype=np.int64)
-    for position, column in enumerate(classes):
-        values = _as_floats(table[column])
-        bad = np.flatnonzero(~((values >= 0) & (values < LARGEST) & (values == np.floor(values))))
-        if bad.size:
-            row = int(bad[0])
-            raise _bad_count(table[column][row], column, row, names[row], client is None)
-        matrix[:, position] = values.astype(np.int64)
-    return Counts(matrix, names, classes) if client is None else _by_name(matrix, names, classes)
+    return Counts(*_rows(path, client, np.int64, _are_counts, _bad_count))
 
 
-def _by_name(matrix: NDArray[np.int64], names: list[str], classes: Sequence[str]) -> Counts:
+def _are_counts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return (values >= 0) & (values < LARGEST) & (values == np.floor(values))
+
+
+def _by_name(table: NDArray[Kind], names: list[str]) -> tuple[NDArray[Kind], list[str]]:
     """Clients in the order that they have everywhere."""
     order = in_order(names)
-    return Counts(matrix[order], [names[row] for row in order], list(classes))
+    return table[order], [names[row] for row in order]
+
+
+def _words(column: "pl.Series") -> "pl.Series":
+    import polars as pl
+
+    return column.cast(pl.String)
 
 
 def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
@@ -155,8 +176,7 @@ def _as_floats(column: "pl.Series") -> NDArray[np.float64]:
     return column.cast(pl.Float64, strict=False).to_numpy()
 
 
-def _client_names(ids: "pl.Series", client: str) -> list[str]:
-    names = ids.to_list()
+def _client_names(names: Sequence[str | None], client: str) -> list[str]:
     rows: dict[str, int] = {}
     for row, name in enumerate(names, start=1):
         if name is None:
@@ -167,15 +187,10 @@ def _client_names(ids: "pl.Series", client: str) -> list[str]:
                 f"or name the label column of a long table with --label"
             )
         rows[name] = row
-    return safe_names(names)
+    return safe_names(list(rows))
 
 
-def _place(column: str, row: int, client: str, numbered: bool) -> str:
-    return f"row {row + 1}, column '{column}'" if numbered else f"client '{client}', column '{column}'"
-
-
-def _bad_count(cell: str | None, column: str, row: int, client: str, numbered: bool) -> UserError:
-    where = _place(column, row, client, numbered)
+def _bad_count(cell: str | None, where: str, numbered: bool) -> UserError:
     if cell is None or cell.lower() == "nan":
         return UserError(f"{where}: the count is missing, put 0 if there is no sample")
     try:
@@ -205,7 +220,8 @@ def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     shape = len(clients), len(classes)
     cell = np.array([row_of[name] for name in owners]) * len(classes) + codes.numpy()
     matrix = np.bincount(cell, minlength=len(clients) * len(classes)).reshape(shape).astype(np.int64)
-    return _by_name(matrix, safe_names(clients), classes)
+    matrix, names = _by_name(matrix, safe_names(clients))
+    return Counts(matrix, names, list(classes))
 
 
 def _sensible(counts: Counts, path: Path, label: str | None, fewest: int) -> Counts:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedcohort.stats.clustering import EXACT, Labels
+from fedcohort.stats.clustering import EXACT, MANY, Labels
 from fedcohort.stats.label_distances import Array, pooled, proportions
 from fedcohort.stats.label_groups import Suggestion
 from fedcohort.stats.metrics import adjusted_rand
@@ -202,21 +202,21 @@ def _mostly_small(clear: Suggestion) -> bool:
 
 def _notes(counts: Array, client_names: Sequence[str], class_names: Sequence[str]) -> list[str]:
     notes = []
-    if counts.any(axis=1).sum() > EXACT:
-        notes.append(
-            f"Groups by density come from a sample of {EXACT:,} clients; the others joined the nearest."
-        )
+    for how, most in (("density", EXACT), ("PSI", MANY)):
+        if counts.any(axis=1).sum() > most:
+            notes.append(
+                f"Groups by {how} come from a sample of {most:,} clients; the others joined the nearest."
+            )
     empty = [client_names[i] for i in np.flatnonzero(~counts.any(axis=1)).tolist()]
     if empty:
         notes.append(f"{_number(len(empty), 'client')} without samples left out: {_some(empty)}.")
     absent = [class_names[c] for c in np.flatnonzero(~counts.any(axis=0)).tolist()]
     if absent:
         notes.append(f"{_number(len(absent), 'class', 'classes')} that no client holds: {_some(absent)}.")
-    seen, held = counts.any(axis=0), counts.any(axis=1)
     single = [class_names[c] for c in np.flatnonzero((counts > 0).sum(axis=0) == 1).tolist()]
     if single:
         notes.append(f"{_number(len(single), 'class', 'classes')} held by a single client: {_some(single)}.")
-    missing = (counts[held][:, seen] == 0).mean()
+    missing = 1 - (counts > 0).sum() / (counts.any(axis=0).sum() * counts.any(axis=1).sum())
     if missing > 0:
         notes.append(
             f"{missing:.0%} of client-class pairs have no sample; what they add to PSI depends on the "

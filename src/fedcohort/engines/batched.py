@@ -29,9 +29,9 @@ BLOCK = 64  # clients trained together
 class BatchedEngine(PoolEngine):
     """Trains clients side by side on ``device``."""
 
-    def __init__(self, task: Task, device: str | None = None) -> None:
+    def __init__(self, task: Task, device: str = "cpu") -> None:
         super().__init__(task)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device)
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         model = self.task.model
@@ -48,7 +48,7 @@ class BatchedEngine(PoolEngine):
         for same in alike.values():
             for start in range(0, len(same), BLOCK):
                 block = same[start : start + BLOCK]
-                params, traces = self._descend(objective, [job for _, job in block])
+                params, traces = (each.cpu() for each in self.descend([job for _, job in block]))
                 for (order, job), ended, trace in zip(block, params, traces, strict=True):
                     answers[order.client] = self._answer(order, job, ended, trace)
         return [answers[order.client] for order in able]
@@ -62,7 +62,7 @@ class BatchedEngine(PoolEngine):
 
         return self.train_one(order, job, taken)
 
-    def _descend(self, objective: Objective, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
+    def descend(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
         """``[K, P]``, ``[K, T]``: where clients of equally many steps arrive, and the loss of each step."""
         params = self._stack([job.begun().params for job in jobs])
         scale, shift = (None if each is None else each[:, 0].to(self.device) for each in stacked_maps(jobs))
@@ -82,7 +82,7 @@ class BatchedEngine(PoolEngine):
             optimiser.step(params, slope, jobs[0].view.lr)
             params.add_(drift, alpha=jobs[0].view.lr)
             traces.append(loss)
-        return params.cpu(), torch.stack(traces, 1).cpu() if traces else torch.zeros(len(jobs), 0)
+        return params, torch.stack(traces, 1) if traces else torch.zeros(len(jobs), 0)
 
     def _loss(
         self, params: Tensor, x: Tensor, y: Tensor, share: Tensor, scale: Tensor | None, shift: Tensor | None

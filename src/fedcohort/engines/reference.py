@@ -155,7 +155,8 @@ def predict(
     model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf
 ) -> tuple[Tensor, Tensor]:
     """Loss and predicted class of these rows, a few thousand at a time."""
-    losses, classes = [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)]
+    losses = [split.x.new_zeros(0, dtype=torch.float32)]
+    classes = [split.y.new_zeros(0)]
     for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
         logits = model.logits(weights, take(split.x, chunk))
         losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap))

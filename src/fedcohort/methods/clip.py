@@ -39,5 +39,5 @@ class Clip(Transform):
         return updates.with_deltas(rows), memory
 
     def clipped(self, delta: Tensor) -> Tensor:
-        length = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
-        return delta * (self.norm / length) if length > self.norm else delta
+        length = torch.linalg.vector_norm(delta, dtype=torch.float64)
+        return delta * (self.norm / length).clamp(max=1)

@@ -39,7 +39,7 @@ class Explore(Selector):
         """The chosen count as sampled, whether or not they answered."""
         times = _times(memory, now).clone()
         times[now.selected] += 1
-        return {"times": times, "members": _is_member(now)}
+        return {"times": times, "members": now.is_member}
 
 
 def exploring_odds(times: Tensor) -> Tensor:
@@ -49,9 +49,5 @@ def exploring_odds(times: Tensor) -> Tensor:
 
 
 def _times(memory: Memory, now: Round) -> Tensor:
-    same = bool(memory["members"].equal(_is_member(now)))
+    same = bool(memory["members"].equal(now.is_member))
     return memory["times"] if same else torch.zeros_like(memory["times"])
-
-
-def _is_member(now: Round) -> Tensor:
-    return torch.isin(torch.arange(now.profile.num_clients), now.members)

@@ -25,7 +25,7 @@ Where we differ:
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -59,8 +59,6 @@ from fedcohort.api import (
 class FedConcat(Averaging, Grouping, Merges):
     """Trains a model for each group of clients with similar labels, then one linear layer on top of all."""
 
-    also_down: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
-
     groups: Annotated[int, at_least(1), tune(2, 8)] = 5  # models to put side by side
     rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top
     steps: Annotated[int, between(1, 10**7)] = 3  # mini-batches of a client in each of those later rounds
@@ -72,6 +70,10 @@ class FedConcat(Averaging, Grouping, Merges):
 
     def uses(self) -> frozenset[str]:
         return frozenset() if self.inferred else frozenset({"counts"})
+
+    def server_bytes(self, profile: Profile) -> int:
+        """With a capacity, what each client would cost in each place of each group."""
+        return 0 if self.capacity is None else int(2 * 8 * self.capacity * profile.num_clients**2)
 
     def check(self, profile: Profile) -> None:
         last_layer(profile.model)

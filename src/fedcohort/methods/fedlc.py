@@ -42,9 +42,10 @@ class FedLC(Objective):
         if not self.tau:
             return LogitMap()
         held = view.counts > 0
+        alone = held.sum() <= 1  # no other class to be told from
         margin = self.tau * view.counts.clamp(min=1).to(torch.float32) ** -0.25
-        if self.missing == "mask" and held.sum() > 1:
-            margin = torch.where(held, margin, -MASKED)
+        if self.missing == "mask":
+            margin = torch.where(held | alone, margin, -MASKED)
         return LogitMap(shift=-margin)
 
     def criterion(self, logits: Tensor, labels: Tensor, view: View) -> Tensor:
@@ -54,4 +55,4 @@ class FedLC(Objective):
         logits = logits if shift is None else logits + shift
         true = torch.nn.functional.one_hot(labels, logits.shape[1]).bool()
         others = logits.masked_fill(true, MASKED).logsumexp(1)
-        return (others - logits[true]).mean()
+        return (others - logits.gather(1, labels[:, None])[:, 0]).mean()

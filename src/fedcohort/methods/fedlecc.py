@@ -25,6 +25,7 @@ Where we differ:
 """
 
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 import numpy as np
@@ -78,6 +79,11 @@ class FedLECC(Selector, Polls, Summarises):
         asks = {"both": {labels, losses}, "clusters": {labels}, "losses": {losses}}[self.guide]
         return frozenset(asks | ({"counts"} if self.clusters_per_round == "auto" else set()))
 
+    def server_bytes(self, profile: Profile) -> int:
+        """Of distances between all, and what they are made of, unless OPTICS or DBSCAN go by labels."""
+        pairs = self.guide != "losses" and (self.clustering == "kmedoids" or self.summary != "P(y)")
+        return 5 * 8 * profile.num_clients**2 if pairs else 0
+
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
         return label_histograms(x, y, num_classes)
 
@@ -110,7 +116,8 @@ class FedLECC(Selector, Polls, Summarises):
             loss = torch.randperm(len(loss), generator=key)[own].double()
         members = now.members[~loss[now.members].isnan()]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
-        clusters = by_mean(memory["cluster"][members].numpy(), loss[members].numpy(), tie[members].numpy())
+        own, most = memory["cluster"][members].numpy(), 2 * now.cohort  # the top ones, and as many to fill up
+        clusters = by_mean(own, loss[members].numpy(), tie[members].numpy(), most)
         if self.clusters_per_round == "auto":
             counts = now.profile.known_counts(self.name)[members].numpy()
             return members[self.pick_alike(clusters, now.cohort, counts)]
@@ -134,9 +141,9 @@ class FedLECC(Selector, Polls, Summarises):
         even = [cohort // top + (position < extra) for position in range(top)]
         quotas = even if self.quota == "balanced" else [-(-cohort // top)] * top
         chosen = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[:quota]]
-        rest = [c for cluster in ranked[top:] for c in cluster]
-        left = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[quota:]]
-        return [*chosen[:cohort], *rest, *left][:cohort]
+        rest = (c for cluster in ranked[top:] for c in cluster)
+        left = (c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[quota:])
+        return list(islice(chain(chosen, rest, left), cohort))
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:
         if "loss" not in self.uses() or not len(updates):

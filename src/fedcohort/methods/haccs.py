@@ -67,6 +67,10 @@ class HACCS(Selector, Polls, Summarises):
         data = "counts" if self.summary == "P(y)" else "summary"
         return frozenset({data, "losses" if self.loss_source == "poll" else "loss"})
 
+    def server_bytes(self, profile: Profile) -> int:
+        """Distances of all clients, and what they are made of."""
+        return 5 * 8 * profile.num_clients**2 if self.summary == "P(X|y)" else 0
+
     def summarise(self, x: Tensor, y: Tensor, num_classes: int) -> Tensor:
         return label_histograms(x, y, num_classes)
 
@@ -90,14 +94,17 @@ class HACCS(Selector, Polls, Summarises):
         loss = memory["loss"] if losses is None else losses
         quickest = now.members[memory["latency"][now.members].argsort(stable=True)]
         cluster, size = memory["cluster"][quickest].unique(return_inverse=True, return_counts=True)[1:]
-        queues = [iter(own) for own in quickest[cluster.argsort(stable=True)].split(size.tolist())]
         known = ~loss[quickest].isnan()
         odds = self.odds(
             cluster_means(memory["latency"][quickest], cluster, len(size)),
             cluster_means(loss[quickest][known], cluster[known], len(size)),
         )
-        drawn = self.draw(size, odds, now.cohort, now.generator("select"))
-        return torch.stack([next(queues[which]) for which in drawn])
+        drawn, next_of = self.draw(size, odds, now.cohort, now.generator("select")), size.cumsum(0) - size
+        places = []
+        for which in drawn:
+            places.append(int(next_of[which]))
+            next_of[which] += 1
+        return quickest[cluster.argsort(stable=True)[places]]
 
     def odds(self, latency: Tensor, loss: Tensor) -> Tensor:
         """theta of each cluster, from its mean latency and loss; an unknown loss is an average one."""
@@ -117,8 +124,11 @@ class HACCS(Selector, Polls, Summarises):
         while len(drawn) < cohort and left.any():
             open_odds = odds * (left > 0)
             weights = open_odds if open_odds.sum() > 0 else (left > 0).double()
-            drawn.append(int(torch.multinomial(weights, 1, generator=key)))
-            left[drawn[-1]] -= 1
+            # One that is used up before its turn is passed over: the next is as likely as among the others.
+            for which in torch.multinomial(weights, cohort - len(drawn), True, generator=key).tolist():
+                if left[which] > 0:
+                    left[which] -= 1
+                    drawn.append(which)
         return drawn
 
     def observe(self, memory: Memory, now: Round, updates: Updates) -> Memory:

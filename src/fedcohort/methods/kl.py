@@ -19,13 +19,16 @@ Where we differ:
 """
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from fedcohort.api import Ids, Memory, Profile, Rations, Round, Selector, at_least, entropy, register
+
+PIECE = 4096  # clients looked at together
 
 
 @register
@@ -33,8 +36,6 @@ from fedcohort.api import Ids, Memory, Profile, Rations, Round, Selector, at_lea
 class KL(Selector, Rations):
     """Fills the cohort's rarest class from the largest clients, and trains on no more than the commonest
     class of the largest one."""
-
-    also_down: ClassVar[str] = "how many samples of each class a client may use"
 
     threshold: Annotated[float, at_least(0)] = 0.0  # stop below this divergence from uniform, in nats
     truncate: bool = True  # clients leave out samples of classes that are full; False: train on all
@@ -56,23 +57,29 @@ class KL(Selector, Rations):
 
     def plan(self, counts: Tensor, now: Round) -> dict[int, Tensor]:
         """The cohort in order of choice, with the samples of each class that each client gives."""
-        size = counts[now.members].sum(1)
-        waiting = now.members[size.argsort(descending=True, stable=True)].tolist()
-        first = waiting.pop(0)
+        order = now.members[counts[now.members].sum(1).argsort(descending=True, stable=True)]
+        first = int(order[0])
         plan, total = {first: counts[first]}, counts[first].clone()
-        full = total.max()
-        helped = True
+        full, helped = total.max(), True
         while helped:
-            helped = False
-            for client in list(waiting):
-                if len(plan) >= now.cohort or self._is_even(total, full):
-                    return plan
-                if counts[client, total.argmin()] > 0:
-                    plan[client] = torch.minimum(full - total, counts[client])
-                    total += plan[client]
-                    waiting.remove(client)
-                    helped = True
+            place, helped = 0, False  # the last one in the order that was looked at
+            while len(plan) < now.cohort and not self._is_even(total, full):
+                found = self._next_holder(counts[:, total.argmin()], order, place, plan)
+                if found is None:
+                    break
+                place, helped, client = found, True, int(order[found])
+                plan[client] = torch.minimum(full - total, counts[client])
+                total += plan[client]
         return plan
+
+    def _next_holder(self, count: Tensor, order: Ids, place: int, plan: Container[int]) -> int | None:
+        """The next place in the order of somebody who holds samples, by ``count [N]``, and is not in the
+        plan."""
+        for start in range(place + 1, len(order), PIECE):
+            for at in (count[order[start : start + PIECE]] > 0).nonzero().flatten().tolist():
+                if int(order[start + at]) not in plan:
+                    return start + at
+        return None
 
     def _is_even(self, total: Tensor, full: Tensor) -> bool:
         every_class_is_full = bool((total >= full - 1e-9).all())

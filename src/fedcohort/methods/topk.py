@@ -53,10 +53,13 @@ class TopK(Transform):
         if "places" not in update:
             return update
         values, places = update["values"], update["places"].long()
-        if not bool((places.diff() > 0).all()) or int(places[0]) < 0 or int(places[-1]) >= params:
+        if not self.are_places(places, params):
             raise ValueError("places are not those of parameters, in ascending order")
         rest = {key: value for key, value in update.items() if key not in ("values", "places")}
-        return {"delta": torch.zeros(params).index_copy(0, places, values), **rest}
+        return {"delta": torch.zeros(params, device=values.device).index_copy(0, places, values), **rest}
+
+    def are_places(self, places: Tensor, params: int) -> bool:
+        return bool((places.diff() > 0).all()) and int(places[0]) >= 0 and int(places[-1]) < params
 
     def largest(self, delta: Tensor) -> Tensor:
         count = max(1, math.ceil(self.share * len(delta) - ROUNDING))

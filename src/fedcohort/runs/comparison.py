@@ -36,7 +36,7 @@ from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
     ROSTER,
-    Asked,
+    RunSettings,
     read_environment,
     read_result,
     runs_of,
@@ -121,6 +121,7 @@ class Plan:
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
+    _ = experiment.means.chosen  # refuses what is not here
     for job in _jobs(experiment, out):
         with own_mistakes():
             fitted = job.experiment.task(job.seed).for_method(job.method)
@@ -175,7 +176,7 @@ def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
     for directory in runs_of(plan.home):
         if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
-        theirs = Asked.read(directory)
+        theirs = RunSettings.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
         change = difference(same[0].table, theirs.table) if same else gone
@@ -197,7 +198,7 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
         left = [job for job in plan.jobs if read_result(job.directory) is None]
         schedule = Schedule(left)
         timed = Timed(watcher, schedule)
-        if plan.experiment.running.ray and left:
+        if plan.experiment.means.ray and left:
             from fedcohort.runs.on_ray import carry_out_on_ray
 
             carry_out_on_ray(plan, schedule, timed)
@@ -318,7 +319,8 @@ def _run(
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with recorder.doubting(restored), own_mistakes():
-        result = run(job.method, task, *wishes, callbacks, restored, engine, folder)
+        made = engine or experiment.means.engine_for
+        result = run(job.method, task, *wishes, callbacks, restored, made, folder)
     if result.state.round < experiment.rounds:
         raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)

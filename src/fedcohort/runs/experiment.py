@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
@@ -25,6 +25,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
@@ -43,14 +44,6 @@ UNTOLD = (
     "its own rows, as data.scale = 'client' says"
 )
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
-
-
-@dataclass(frozen=True)
-class Running:
-    """Where runs are carried out. No run directory keeps it: who continues one says it again."""
-
-    ray: str = ""  # a Ray cluster: "local", "auto" or host:port of its head node; empty: none
-    data: Literal["sent", "read"] = "sent"  # to the cluster's machines, or by each of them from its path
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ class Experiment:
     own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
     sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
-    running: Running = field(default_factory=Running, compare=False)  # nor does where it runs
+    means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
 
     @classmethod
@@ -143,7 +136,7 @@ class Experiment:
             own_local=read_own_local(top.method, methods),
             sweep=Sweep.read(top.sweep),
             trackers=read_trackers(top.track),
-            running=build(Running, top.run, "run"),
+            means=build(Means, top.run, "run"),
             notes=tuple(notes),
         )
 
@@ -157,7 +150,7 @@ class Experiment:
         """The same experiment on this Ray cluster; None: where its file says."""
         if ray is None:
             return self
-        return dataclasses.replace(self, running=dataclasses.replace(self.running, ray=ray))
+        return dataclasses.replace(self, means=dataclasses.replace(self.means, ray=ray))
 
     def swept(self, texts: Iterable[str], also_as_it_is: bool = False) -> "Experiment":
         """The same experiment with further values, written like ``local.lr=0.01,0.1``; of settings that were
@@ -265,6 +258,8 @@ class Experiment:
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
+        if method is None and (kept := self.means.kept):
+            sections["run"] = kept
         if method is None and self.sweep.values:
             sections["sweep"] = self.sweep.table()
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
@@ -298,8 +293,8 @@ class _Top:
     evaluate: dict = field(default_factory=dict)
     trust: dict = field(default_factory=dict)
     track: dict = field(default_factory=dict)
-    sweep: dict = field(default_factory=dict)
     run: dict = field(default_factory=dict)
+    sweep: dict = field(default_factory=dict)
 
 
 def config_hash(table: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedcohort.data import Federation
 from fedcohort.engines.cluster import connected
 from fedcohort.engines.ray import RayEngine
-from fedcohort.runs.crew import Crew
+from fedcohort.runs.ray_workers import Crew
 from fedcohort.runs.schedule import Schedule, Timed
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
     """All runs that wait."""
     from fedcohort.runs.comparison import run_job
 
-    running = plan.experiment.running
-    sent = running.data == "sent"
-    with connected(running.ray) as cluster:
+    means = plan.experiment.means
+    sent = means.data == "sent"
+    with connected(means.ray) as cluster:
         if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
             with Crew(cluster, len(schedule.waiting), watcher) as crew:
                 schedule.size = len(crew.members)

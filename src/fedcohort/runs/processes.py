@@ -22,7 +22,7 @@ from fedcohort.engines import pool
 from fedcohort.runs.telling import Listener, Teller, portable
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Watcher
@@ -150,7 +150,7 @@ def main() -> None:
 
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
-    told = told_by(lambda text: _send(connection, "warned", text))
+    told = warnings_to(lambda text: _send(connection, "warned", text))
     member = Member(connection)
     with suppress(EOFError, OSError), told:  # the parent is no more
         while not member.ended:

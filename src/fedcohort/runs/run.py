@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
-
 from fedcohort.core.engine import Ahead, Engine
 from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
 from fedcohort.core.method import Method
@@ -17,10 +15,10 @@ from fedcohort.core.round.merge import too_short
 from fedcohort.core.round.preparation import orders_ahead
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.engines.batched import BatchedEngine
-from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.choice import Means
 from fedcohort.presets import read_method
 from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
+from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, between
 
 PER_ROUND = "clients_per_round"
@@ -31,12 +29,26 @@ class Evaluation:
     """What is measured, and when. The last round always is."""
 
     every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
+    clients_every: Annotated[int, at_least(1)] | None = (
+        None  # rounds between those of every client's accuracy
+    )
     adapted: bool = False  # also measure after one more local budget, at the end
     target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
     last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
     best: bool = False  # the highest global accuracy of any evaluated round
     blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
     smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
+
+    def __post_init__(self) -> None:
+        if self.clients_every and self.clients_every % self.every:
+            raise UserError(
+                f"evaluate.clients_every: {self.clients_every} is no multiple of evaluate.every, "
+                f"{self.every}, and other rounds are not evaluated: write {self.every}, or a multiple"
+            )
+
+    def of_clients(self, number: int) -> bool:
+        """Whether every client's accuracy is kept in this round, be it the last or not."""
+        return self.clients_every is not None and number % self.clients_every == 0
 
 
 class Callback:
@@ -80,7 +92,7 @@ def run(
     if caution := too_short(method.grouping, rounds):
         warnings.warn(caution, RuntimeWarning, stacklevel=2)
     task = task.for_method(method)
-    profile, workers = task.profile(method), (engine or default_engine)(task)
+    profile, workers = task.profile(method), (engine or Means().engine_for)(task)
     state, table = resume or (start(method, task, profile, folder), [])
     table = list(table)
     measures = _Measures(evaluation, method, task, profile, workers)
@@ -138,7 +150,10 @@ class _Measures:
         """How the models do after a round, and what is told only because it is the last: a line for every
         client, and the run as a whole."""
         wanted, run = self.evaluation, (self.method, state, self.task, self.profile, self.engine)
-        rows, ending = evaluation_rows(*run, clients=last, ahead=ahead)
+        each = wanted.of_clients(state.round)
+        rows, ending = evaluation_rows(*run, clients=last or each, ahead=ahead)
+        if each:  # a run of more rounds would tell them here, too
+            rows, ending = rows + ending, []
         curve = [row for row in self.curve if row.round < state.round]
         curve += [row for row in rows if row.key == ACCURACY]
         if wanted.smooth is not None:
@@ -151,11 +166,6 @@ class _Measures:
             ending.append(Row(state.round, "run", "", "", PER_ROUND, mean))
             ending += run_rows(curve, wanted.last, wanted.best, wanted.blocks, wanted.target)
         return (rows, ending) if state.round % wanted.every == 0 else ([], rows + ending)
-
-
-def default_engine(task: Task) -> Engine:
-    """All clients at once on a GPU, or one worker per core."""
-    return BatchedEngine(task) if torch.cuda.is_available() else PoolEngine(task)
 
 
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:

@@ -20,6 +20,7 @@ EPS = (
     1e-6  # what Clust-PSI-PFL's authors add to both sides; it sets the scale of PSI when classes are missing
 )
 PSEUDO_COUNT = 0.5  # Jeffreys' prior, for ``smoothing="laplace"``
+PIECE = 1 << 16  # clients at a time, where only a sum over classes is wanted
 
 
 class SizeImbalance(NamedTuple):
@@ -106,7 +107,11 @@ def psi(
     reference: ArrayLike | None = None,
 ) -> Array:
     """Population stability index of each client against the pool (Jeffreys divergence)."""
-    return psi_terms(counts, smoothing, eps, pseudo_count, reference).sum(axis=1)
+    table = counts_array(counts)
+    base = (table if reference is None else counts_array(reference)).sum(axis=0, keepdims=True)
+    pieces = (table[start : start + PIECE] for start in range(0, len(table), PIECE))  # terms are K x C
+    index = [psi_terms(rows, smoothing, eps, pseudo_count, base).sum(axis=1) for rows in pieces]
+    return np.concatenate([np.zeros(0), *index])
 
 
 def wpsi(
@@ -224,7 +229,8 @@ def size_imbalance(counts: ArrayLike) -> SizeImbalance:
 def _held(counts: ArrayLike) -> Array:
     """The rows of clients that hold anything."""
     table = counts_array(counts)
-    return table[table.any(axis=1)]
+    held = table.any(axis=1)
+    return table if held.all() else table[held]
 
 
 def _entropy(p: Array) -> Array:

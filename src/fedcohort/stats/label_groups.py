@@ -4,6 +4,7 @@ Clust-PSI-PFL runs K-means on PSI features, FedLECC runs OPTICS on Hellinger dis
 its silhouette in its own space, and in Hellinger space too, where the two can be compared.
 """
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,12 +13,14 @@ from numpy.typing import ArrayLike
 
 from fedcohort.stats.clustering import (
     EXACT,
+    MANY,
     SAMPLE,
     STARTS,
     Labels,
     kmeans_by_silhouette,
     kmeans_groups,
     optics_groups,
+    some_rows,
 )
 from fedcohort.stats.label_distances import (
     EPS,
@@ -30,7 +33,6 @@ from fedcohort.stats.label_distances import (
     psi_terms,
 )
 from fedcohort.stats.metrics import silhouette
-from fedcohort.util.keyed import numpy_generator
 
 
 class Standardised(NamedTuple):
@@ -135,9 +137,7 @@ def suggest_groups(
     held = np.flatnonzero(table.any(axis=1))
     rows = table[held]
     features, points = standardise(psi_features(rows, smoothing, eps)).features, hellinger_points(rows)
-    sample = np.arange(len(rows))
-    if len(rows) > SAMPLE:  # the silhouette is quadratic
-        sample = np.sort(numpy_generator(seed, "silhouette").choice(len(rows), SAMPLE, replace=False))
+    sample = some_rows(len(rows), SAMPLE, seed, "silhouette")  # it is quadratic
 
     def suggestion(reading: str, rule: str, space: Array, labels: Labels) -> Suggestion:
         everyone = np.full(len(table), -1, dtype=np.int64)
@@ -145,16 +145,17 @@ def suggest_groups(
         own, shared = (silhouette(where[sample], labels[sample]) for where in (space, points))
         return Suggestion(reading, rule, everyone, own, shared)
 
-    by_psi = kmeans_by_silhouette(features, max_groups, seed)
-    by_density = optics_groups(points)
-    density = "OPTICS on Hellinger distances"
-    if len(rows) > EXACT:
-        density = f"OPTICS on Hellinger distances of a sample of {EXACT:,} clients"
-    of_psi = suggestion("clust_psi_pfl", "K-means on PSI features", features, by_psi.labels)
-    return (
-        replace(of_psi, tried=by_psi.scores),
-        suggestion("fedlecc", density, points, by_density),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the rules themselves tell of samples
+        by_psi = kmeans_by_silhouette(features, max_groups, seed)
+        by_density = optics_groups(points)
+    of_psi = suggestion("clust_psi_pfl", _of("K-means on PSI features", rows, MANY), features, by_psi.labels)
+    density = _of("OPTICS on Hellinger distances", rows, EXACT)
+    return replace(of_psi, tried=by_psi.scores), suggestion("fedlecc", density, points, by_density)
+
+
+def _of(rule: str, rows: Array, most: int) -> str:
+    return f"{rule} of a sample of {most:,} clients" if len(rows) > most else rule
 
 
 def share_silhouettes(counts: ArrayLike, seed: int, max_groups: int | None) -> dict[int, float]:
@@ -163,5 +164,7 @@ def share_silhouettes(counts: ArrayLike, seed: int, max_groups: int | None) -> d
     Empty beyond as many clients as a silhouette is computed of exactly, where a second search takes long.
     """
     table = counts_array(counts)
-    held = table[table.any(axis=1)]
-    return kmeans_by_silhouette(proportions(held), max_groups, seed).scores if len(held) <= SAMPLE else {}
+    held = table.any(axis=1)
+    if held.sum() > SAMPLE:
+        return {}
+    return kmeans_by_silhouette(proportions(table[held]), max_groups, seed).scores

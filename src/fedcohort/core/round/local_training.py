@@ -134,8 +134,9 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
     """The steps as anyone would write them; the judge of every faster way."""
     slope_at = slope_at or gradient
     pull, center, offset, drift = job.anchor
-    optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan))
-    frozen = job.model.frozen
+    where = weights.params.device
+    optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan), device=where)
+    frozen = None if job.model.frozen is None else job.model.frozen.to(where)
     before = None if frozen is None else weights.params.clone()
     for number, (x, y) in enumerate(job.batches()):
         slope, trace[number] = slope_at(job, weights, x, y)

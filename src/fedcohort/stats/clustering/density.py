@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcohort.stats.clustering.labels import Labels, Metric, relabel, reproducible
-from fedcohort.util.keyed import numpy_generator
+from fedcohort.stats.clustering.labels import Labels, Metric, nearest, relabel, reproducible, some_rows
 
 EXACT = 3000  # beyond this many points OPTICS runs on a sample, and the others join their nearest neighbour
 
@@ -29,13 +28,13 @@ def optics_groups(
         return np.zeros(len(table), dtype=np.int64)  # no density to compare
     if metric == "precomputed" or len(table) <= exact:
         return relabel(_optics(table, min_samples, xi, metric)[0])
-    sample = np.sort(numpy_generator(0, "optics").choice(len(table), exact, replace=False))
+    sample = some_rows(len(table), exact, 0, "optics", "OPTICS")
     labels, reach = _optics(table[sample], min_samples, xi, metric)
-    nearest, distance = _nearest(table, table[sample])
+    closest, distance = nearest(table, table[sample])
     extent = np.array(
         [reach[(labels == k) & np.isfinite(reach)].max(initial=0.0) for k in range(labels.max() + 1)]
     )
-    joined = labels[nearest]
+    joined = labels[closest]
     limit = np.append(extent, 0.0)[joined]  # the last is for noise (-1), which nobody joins
     everyone = np.where((joined >= 0) & (distance <= limit + 1e-12), joined, -1)
     everyone[sample] = labels
@@ -51,21 +50,6 @@ def _optics(
     with reproducible(), np.errstate(divide="ignore", invalid="ignore"):  # duplicates lie at distance 0
         model = OPTICS(min_samples=min_samples, xi=xi, metric=metric).fit(table)
     return model.labels_.astype(np.int64), model.reachability_
-
-
-def _nearest(table: NDArray[np.float64], sample: NDArray[np.float64]) -> tuple[Labels, NDArray[np.float64]]:
-    """The nearest row of ``sample`` for each row of ``table``, and how far it is."""
-    centre = sample.mean(axis=0)  # differences of small numbers lose less
-    targets = sample - centre
-    own = (targets**2).sum(axis=1)
-    found, distance = np.empty(len(table), dtype=np.int64), np.empty(len(table))
-    for start in range(0, len(table), 4096):
-        rows = table[start : start + 4096] - centre
-        squared = own - 2 * rows @ targets.T
-        best = squared.argmin(axis=1)
-        found[start : start + 4096] = best
-        distance[start : start + 4096] = np.sqrt(((rows - targets[best]) ** 2).sum(axis=1))
-    return found, distance
 
 
 def dbscan_groups(

@@ -5,12 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcohort.stats.clustering.labels import Labels, relabel, reproducible, state
+from fedcohort.stats.clustering.labels import Labels, nearest, relabel, reproducible, some_rows, state
 from fedcohort.stats.metrics import weighted_silhouette
-from fedcohort.util.keyed import numpy_generator
 
 SAMPLE = 2000  # beyond this many distinct points the silhouette is the mean over a fixed sample of them
-STARTS, MANY = 10, 10_000  # K-means starts; a single one beyond MANY points
+MANY = (
+    10_000  # beyond this many points centres are those of a fixed sample, and every point joins the nearest
+)
+STARTS = 10
 ROUNDS = 100  # of assignment and means, at most, where groups have a capacity
 
 
@@ -24,11 +26,14 @@ class Choice(NamedTuple):
 
 def kmeans_groups(features: ArrayLike, groups: int, seed: int, starts: int = STARTS) -> Labels:
     """K-means++ with ``groups`` centres, or as many as there are distinct rows; the best of ``starts``."""
-    points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
+    table = np.asarray(features, dtype=np.float64)
+    rows = some_rows(len(table), MANY, seed, "kmeans", "K-means")
+    points, weights, inverse = _distinct(table[rows])
     if groups <= 1 or len(points) <= 1:
-        return np.zeros(len(inverse), dtype=np.int64)
+        return np.zeros(len(table), dtype=np.int64)
     with reproducible():
-        return relabel(_kmeans(points, weights, min(groups, len(points)), seed, starts)[inverse])
+        labels = _kmeans(points, weights, min(groups, len(points)), seed, starts)
+        return _everybody(table, rows, labels[inverse])
 
 
 def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Labels:
@@ -53,15 +58,22 @@ def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Lab
 
 
 def kmeans_by_silhouette(
-    features: ArrayLike, max_groups: int | None, seed: int, tolerance: float = 1e-9, starts: int = STARTS
+    features: ArrayLike,
+    max_groups: int | None,
+    seed: int,
+    tolerance: float = 1e-9,
+    starts: int = STARTS,
+    exact: int = MANY,
 ) -> Choice:
     """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
 
     At most ``max_groups`` and K-1 are tried (None: K-1). Up to two rows, or identical rows, are one group.
-    More groups than distinct rows would return the same grouping again, so the search ends there.
+    More groups than distinct rows would return the same grouping again, so the search ends there. Of more
+    than ``exact`` rows a fixed sample of that size is searched, and every row joins the nearest mean.
     """
-    points, weights, inverse = _distinct(np.asarray(features, dtype=np.float64))
-    clients = len(inverse)
+    table = np.asarray(features, dtype=np.float64)
+    clients, rows = len(table), some_rows(len(table), exact, seed, "kmeans", "K-means")
+    points, weights, inverse = _distinct(table[rows])
     most = min(clients - 1, len(points), clients if max_groups is None else max_groups)
     best, scores = Choice(np.zeros(clients, dtype=np.int64), 1, {}), {}
     if len(points) < 2 or most < 2:
@@ -73,7 +85,15 @@ def kmeans_by_silhouette(
             scores[k] = weighted_silhouette(distances, labels[sample], weights[sample])
             if best.k == 1 or scores[k] > scores[best.k] + tolerance:
                 best = Choice(labels, k, scores)
-    return Choice(relabel(best.labels[inverse]), best.k, scores)
+        return Choice(_everybody(table, rows, best.labels[inverse]), best.k, scores)
+
+
+def _everybody(table: NDArray[np.float64], rows: Labels, labels: Labels) -> Labels:
+    """The group of every row, from those of some: the one whose mean is nearest."""
+    if len(rows) == len(table):
+        return relabel(labels)
+    means = np.stack([table[rows[labels == k]].mean(axis=0) for k in np.unique(labels)])
+    return relabel(nearest(table, means)[0])
 
 
 def _distinct(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], Labels]:
@@ -94,7 +114,7 @@ def _kmeans(
 
     if k == len(points):
         return np.arange(k)
-    model = KMeans(k, n_init=starts if len(points) <= MANY else 1, random_state=state(seed, "kmeans"))
+    model = KMeans(k, n_init=starts, random_state=state(seed, "kmeans"))
     return model.fit_predict(points, sample_weight=weights).astype(np.int64)
 
 
@@ -102,7 +122,5 @@ def _sampled_distances(points: NDArray[np.float64], seed: int) -> tuple[Labels, 
     """Distances of the points the silhouette is averaged over: one matrix serves every number of groups."""
     from scipy.spatial.distance import pdist, squareform
 
-    sample = np.arange(len(points))
-    if len(points) > SAMPLE:
-        sample = np.sort(numpy_generator(seed, "silhouette").choice(len(points), SAMPLE, replace=False))
+    sample = some_rows(len(points), SAMPLE, seed, "silhouette")
     return sample, squareform(pdist(points[sample]))

@@ -8,7 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcohort.util.keyed import key_seed
+from fedcohort.util.keyed import key_seed, numpy_generator
+
+PIECE = 1024  # rows compared at a time
 
 Labels = NDArray[np.int64]
 Metric = Literal["euclidean", "precomputed"]
@@ -23,9 +25,39 @@ def relabel(labels: ArrayLike) -> Labels:
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
-def by_mean(labels: Labels, values: NDArray[np.float64], tie: Labels) -> list[list[int]]:
+def some_rows(total: int, most: int, seed: int, purpose: str, what: str = "") -> Labels:
+    """Row numbers in ascending order: all, or of more than ``most`` that many, always the same ones. That
+    ``what``, if it is named, groups these and no others is told as a warning."""
+    if total <= most:
+        return np.arange(total)
+    if what:
+        warnings.warn(
+            f"{what} groups a fixed sample of {most:,} of {total:,} clients, and the others join the nearest",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return np.sort(numpy_generator(seed, purpose).choice(total, most, replace=False))
+
+
+def nearest(table: NDArray[np.float64], targets: NDArray[np.float64]) -> tuple[Labels, NDArray[np.float64]]:
+    """The nearest row of ``targets`` for each row of ``table``, and how far it is."""
+    centre = targets.mean(axis=0)  # differences of small numbers lose less
+    shifted = targets - centre
+    own, doubled = (shifted**2).sum(axis=1), -2 * shifted
+    found, distance = np.empty(len(table), dtype=np.int64), np.empty(len(table))
+    for start in range(0, len(table), PIECE):
+        rows = table[start : start + PIECE] - centre
+        squared = rows @ doubled.T
+        squared += own
+        best = squared.argmin(axis=1)
+        found[start : start + PIECE] = best
+        distance[start : start + PIECE] = np.sqrt(((rows - shifted[best]) ** 2).sum(axis=1))
+    return found, distance
+
+
+def by_mean(labels: Labels, values: NDArray[np.float64], tie: Labels, most: int) -> list[list[int]]:
     """The positions of each group's members in their given order; the group of highest mean value first, of
-    equals that of the lowest ``tie``."""
+    equals that of the lowest ``tie``. Of more than ``most`` groups, the first."""
     _, own, size = np.unique(labels, return_inverse=True, return_counts=True)
     mean = np.bincount(own, weights=values) / size
     first = np.full(len(size), len(tie) and tie.max())
@@ -34,7 +66,8 @@ def by_mean(labels: Labels, values: NDArray[np.float64], tie: Labels) -> list[li
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     positions = np.argsort(rank[own], kind="stable")
-    return [part.tolist() for part in np.split(positions, np.cumsum(size[order])[:-1])] if len(own) else []
+    ends = np.cumsum(size[order])[:most]
+    return [part.tolist() for part in np.split(positions, ends)[: len(ends)]]
 
 
 def join_largest(labels: Labels, rows: Labels, total: int) -> Labels:

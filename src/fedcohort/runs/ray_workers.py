@@ -28,7 +28,7 @@ from fedcohort.runs.telling import Listener, Teller, portable
 from fedcohort.util.checkpoint import CURRENT, PREVIOUS, write_atomically
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import refuse_links
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.data import Dataset
@@ -206,7 +206,7 @@ class Runner:
                 if not shared:
                     _write(own, files)
                 read_here(lambda: job.experiment.dataset)
-                with told_by(lambda text: teller.tell("warned", text)):
+                with warnings_to(lambda text: teller.tell("warned", text)):
                     run_job(replace(job, directory=own), teller)
             except Exception as error:
                 teller.bring()
