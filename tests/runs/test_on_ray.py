@@ -24,6 +24,7 @@ from fedcohort.engines.ray import RayEngine
 from fedcohort.runs import ray_workers
 from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Callback
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
 from fedcohort.util.errors import UserError
@@ -291,7 +292,7 @@ def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
     many = asked(whole.address, method=["fedavg", "scaffold", "fedprox"], rounds=400)
     victims: list[str] = []
 
-    class Kills(Silent):
+    class Kills(Silent, Callback):
         """After some rounds."""
 
         def begin(self, *about: Any) -> Any:
