@@ -265,7 +265,7 @@ def _kill(pid: int) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_runs_are_spread_and_come_back_as_the_same_bytes(shared, three, tmp_path, monkeypatch):
     if not shared:
-        monkeypatch.setattr(crew.Sign, "is_seen", property(lambda self: False))
+        monkeypatch.setattr(ray_workers.Sign, "is_seen", property(lambda self: False))
         monkeypatch.setattr(ray_workers, "_sign", _elsewhere)
     methods = {"method": ["fedavg", "scaffold"], "seeds": [0, 1]}
     home, outcomes = compare(asked(three.address, **methods), tmp_path / "far", Silent())
@@ -281,8 +281,8 @@ class _elsewhere:  # noqa: N801  # stands in for a context manager
     def __init__(self, home: Path) -> None:
         self.home = home
 
-    def __enter__(self) -> crew.Sign:
-        return crew.Sign(self.home / "nowhere", "")
+    def __enter__(self) -> ray_workers.Sign:
+        return ray_workers.Sign(self.home / "nowhere", "")
 
     def __exit__(self, *about: object) -> None: ...
 
