@@ -108,7 +108,7 @@ def _job(results: Results, job: str) -> list[str]:
         f"## Job {job}\n",
         f"{passes} passes, {shape['timed']} timed rounds each. {_limit(results, job)}\n",
         f"{_accuracy_rule(results, job)}\n",
-        *_table(titles, rows),
+        *table(titles, rows),
         "",
         *_targets(results, job),
         *_profile(results, job),
@@ -140,7 +140,7 @@ def _targets(results: Results, job: str) -> list[str]:
         rows.append([f"whole command {factor}x {peer}", f"{times:.1f}x", met, "", ""])
     titles = ["target", "measured", "met", "share of the limit it takes", "leaves for everything else"]
     used = [f"fedcohort uses {median(ours) - limit:.0f} ms for everything else.\n"] if limit and share else []
-    return [*_table(titles, rows), "", *used] if rows else []
+    return [*table(titles, rows), "", *used] if rows else []
 
 
 def _room(limit: float, pace: float) -> list[str]:
@@ -229,10 +229,10 @@ def _failures(results: Results) -> Iterable[str]:
 def _versions(results: Results) -> Iterable[str]:
     found = {entry["engine"]: entry["versions"] for entry in results["passes"]}
     rows = [[name, ", ".join(f"{key} {value}" for key, value in v.items())] for name, v in found.items()]
-    return ["## Versions\n", *_table(["engine", "versions"], rows)]
+    return ["## Versions\n", *table(["engine", "versions"], rows)]
 
 
-def _table(titles: list[str], rows: list[list[str]]) -> list[str]:
+def table(titles: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (titles, ["---"] * len(titles), *rows)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import measure, tables
+from benchmarks import against, measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
 from fedcohort.bench.task import accuracy, build_task, first_state
@@ -158,3 +158,24 @@ def test_an_engine_that_learns_something_else_is_named() -> None:
     assert sentence in tables.render(_results(fedcohort=0.935, bare=0.98))
     (sentence,) = tables.disagreeing(_results(fedcohort=0.97, bare=0.98, pfl=0.955))
     assert "pfl ends at accuracy 0.955" in sentence
+
+
+def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
+    """Three passes: 2, 4 and 3 times as fast, on a machine that was slower in the second."""
+    pairs = [(10.0, 5.0), (40.0, 10.0), (15.0, 5.0)]
+    passes = [({"cpu": old, "wall": old}, {"cpu": new, "wall": 2 * new}) for old, new in pairs]
+    lines = against.table("abc", {"B": passes, "E": passes}).splitlines()
+    assert lines[-2].split(" | ")[1:] == [
+        "15.0",
+        "5.0",
+        "3.00 [2.00 to 4.00]",
+        "1.50 [1.00 to 2.00]",
+        "2.5",
+        "yes |",
+    ]
+    assert lines[-1].endswith("| 4 | no |")
+
+
+def test_both_sides_measure_the_same_federation() -> None:
+    case = replace(against.CASES["E"], samples=8, cohort=2)
+    assert set(against.measure(case)) == {"wall", "cpu"}

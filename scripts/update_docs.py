@@ -15,6 +15,7 @@ import house
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
+from fedcohort.core.schema import EVERY
 from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
 from fedcohort.runs import client_messages
@@ -182,30 +183,44 @@ in the order in which they are named. A part that claims several roles stands in
 
 
 def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
-    usual = {leaf["message"]: leaf for leaf in entries["fedavg"]["leaves"]}
-    rows = [
-        (f"[{name}](methods/{name}.md)", leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
-        for name, entry in entries.items()
-        for leaf in entry["leaves"]
-        if leaf != usual.get(leaf["message"])
-    ]
-    columns = ("message", "when, and whose", "what", "bytes")
-    every = [(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}") for leaf in usual.values()]
     sections = [
-        generated("src/fedcohort/core/schema.py"),
+        generated("src/fedcohort/core/schema/"),
         LEAVING,
-        f"## Every method\n\n{table(columns, every)}",
-        f"## What a method adds or changes\n\n{table(('method', *columns), rows)}",
+        *listed(entries, "leaves", "## Every method", "## What a method adds or changes"),
         LEAVING_END,
+        "## What a client receives\n\n" + RECEIVING,
+        *listed(entries, "receives", "### With every method", "### What a method adds or changes there"),
+        NOT_LEAVING,
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def listed(entries: dict[str, dict[str, Any]], key: str, every: str, further: str) -> tuple[str, str]:
+    """The messages of every method, and those in which others differ."""
+    usual = {each["message"]: each for each in entries["fedavg"][key]}
+    rows = [
+        (f"[{name}](methods/{name}.md)", *_row(each))
+        for name, entry in entries.items()
+        for each in entry[key]
+        if each != usual.get(each["message"])
+    ]
+    columns = ("message", "when, and whose", "what", "bytes")
+    return (
+        f"{every}\n\n{table(columns, [_row(each) for each in usual.values()])}",
+        f"{further}\n\n{table(('method', *columns), rows)}",
+    )
+
+
+def _row(each: dict[str, Any]) -> tuple[str, str, str, str]:
+    return each["message"], each["when"], each["what"], f"{each['bytes']:,}"
 
 
 LEAVING = f"""\
 # What leaves a client
 
 In a [deployment](deploy.md) a client answers messages, and nothing leaves it but these answers. This page
-lists them all, with the bytes of one answer of one client ({client_messages.REFERENCE}).
+lists them all, with the bytes of one answer of one client ({client_messages.REFERENCE}),
+and what a client [receives](#what-a-client-receives).
 `fedcohort methods NAME` shows those of one method. The test suite runs every method through Flower's messages
 and compares each answer with this list, byte by byte. A number that is sent by itself counts as
 eight bytes; names, and what Flower adds to a message, are not counted: see [below](#on-the-wire)."""
@@ -213,15 +228,23 @@ eight bytes; names, and what Flower adds to a message, are not counted: see [bel
 LEAVING_END = """\
 A method made of several parts asks for what each of its parts asks for. The answers to an evaluation and to
 the training that follows it may come in one message; they are the same answers. A network with BatchNorm
-sends its running statistics with every update.
+sends its running statistics with every update."""
 
+RECEIVING = f"""\
+With each question a client is sent at most this ({client_messages.REFERENCE}), and with all of them
+{", ".join(EVERY.values())}. Bytes are those of tensors: whatever else is said is text, which results do not
+count. Nor do they count a model twice that a client holds already: Flower's messages
+bring it with each question, but for the one that is evaluated and then trained."""
+
+NOT_LEAVING = """\
 ## On the wire
 
-What a client tells is written down once, in `src/fedcohort/core/schema.py`: names, shapes and kinds of
-numbers. This page, the bytes in results, what `fedcohort methods` says and the checks of what arrives are
-made of it. Flower carries a tensor as a NumPy file (a header of 128 bytes before the same numbers), numbers
-by themselves as JSON text, and frames both in protocol buffers with their names. A test takes messages apart
-and finds every byte in one of these four.
+What is sent, up and down, is written down once, in `src/fedcohort/core/schema/`: names, shapes and kinds of
+numbers and, of what clients tell, the bounds. This page, the bytes in results, what `fedcohort methods` says,
+Flower's messages and the checks of what arrives are made of it. Flower carries a tensor as a NumPy file (a
+header of 128 bytes before the same numbers), numbers by themselves as JSON text, and frames both in protocol
+buffers with their names. A test takes messages of both directions apart and finds every byte in one of these
+four.
 
 ## What does not leave
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fedcohort.python.comparison import Comparison
     from fedcohort.python.experiment import Experiment
     from fedcohort.report import write_diagnosis, write_report
+    from fedcohort.runs.results import results
     from fedcohort.runs.run import Evaluation, Result, run
     from fedcohort.util.errors import UserError
 
@@ -69,6 +70,7 @@ _HOMES = {
     "fedcohort.data.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
     "fedcohort.report": ["write_diagnosis", "write_report"],
+    "fedcohort.runs.results": ["results"],
     "fedcohort.runs.run": ["Evaluation", "Result", "run"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -77,7 +79,7 @@ __all__ = [
     "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults",
     "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy",
     "Profile", "Result", "Selector", "ServerOptimiser", "SplitPlan", "Task", "Transform", "UserError",
-    "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register", "run",
+    "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register", "results", "run",
     "write_diagnosis", "write_report",
 ]  # fmt: skip
 

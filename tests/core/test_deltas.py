@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fedcohort.core.deltas import Block, Factor, FactoredRow, Rows, combine
+from fedcohort.core.deltas import BlockRow, Factor, FactoredBlock, Rows, combine
 
 
 def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
@@ -19,7 +19,7 @@ def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
         Factor(draw(6 * clients, 4), draw(6 * clients, 5), 0),
         Factor(draw(6 * clients, 2), draw(6 * clients, 4), 24),
     ]
-    block = Block(factors, owner, much, params, shrink)
+    block = FactoredBlock(factors, owner, much, params, shrink)
     written = []
     for k in range(clients):
         pieces = []
@@ -27,7 +27,7 @@ def example(clients: int = 3) -> tuple[Rows, torch.Tensor]:
             own = (errors * much[:, None])[k::clients]
             pieces += [(own.T @ inputs[k::clients]).flatten(), own.sum(0)]
         written.append(shrink[k] * params + torch.cat(pieces))
-    return Rows([FactoredRow(block, k) for k in range(clients)]), torch.stack(written)
+    return Rows([BlockRow(block, k) for k in range(clients)]), torch.stack(written)
 
 
 def test_they_are_the_movements_they_stand_for():
@@ -64,10 +64,10 @@ def test_anything_else_sees_an_ordinary_tensor():
     assert rows.shape == written.shape
 
 
-def spoilt(which: str, value: float) -> Callable[[Block], None]:
+def spoilt(which: str, value: float) -> Callable[[FactoredBlock], None]:
     """Makes one number of client 1 what it should not be."""
 
-    def spoil(block: Block) -> None:
+    def spoil(block: FactoredBlock) -> None:
         first = block.factors[0]
         tensor = {"error": first.errors, "input": first.inputs, "much": block.much, "shrink": block.shrink}[
             which

@@ -36,6 +36,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.runs.run import Evaluation, final_metrics, run
 from fedcohort.testing import tiny_task
+from fedcohort.util.errors import UserError
 
 SURE = 2.0  # the logit of the answer; the others are 0
 TEST = [[(0, 0), (0, 0), (0, 0), (2, 1)], [(2, 2), (2, 0)], [], [(1, 0)]]
@@ -300,6 +301,21 @@ def test_when_to_evaluate_and_the_first_round_at_the_target() -> None:
     assert run("fedavg", task, 2, Evaluation(target=1.0)).metrics["rounds_to_target"] == math.inf
     assert "rounds_to_target" not in every.metrics
     assert not any(key.startswith("adapted") for key in every.metrics)
+
+
+def test_clients_accuracies_are_kept_as_often_as_asked_and_change_nothing_else() -> None:
+    task = task_of(federation(), Local(lr=2.0))
+    plain = run("fedavg", task, 5, Evaluation(every=2))
+    often = run("fedavg", task, 5, Evaluation(every=2, clients_every=4))
+    of_clients = [row for row in often.rows if row.client and row.key == "personal.accuracy"]
+    assert sorted({row.round for row in of_clients}) == [4, 5]
+    assert {row.client for row in of_clients if row.round == 4} == set(task.federation.clients)
+    (mean,) = [r.value for r in often.rows if r.overall and r.key == "personal.accuracy" and r.round == 4]
+    assert mean == pytest.approx(np.nanmean([row.value for row in of_clients if row.round == 4]))
+    before = list(map(repr, plain.rows))
+    assert [text for row in often.rows if (text := repr(row)) in before] == before
+    with pytest.raises(UserError, match=r"multiple of evaluate\.every"):
+        Evaluation(every=2, clients_every=3)
 
 
 def test_keys_name_the_scope_of_every_accuracy() -> None:

@@ -120,7 +120,7 @@ def test_the_model_is_finite_and_has_learned(there):
 
 
 @pytest.mark.parametrize(
-    ("method", "words"), [("scaffold", "its change is more"), ("qfedavg", "a loss is not")]
+    ("method", "words"), [("scaffold", "its change is more"), ("qfedavg", "the sent model's loss")]
 )
 def test_what_a_method_asks_beside_updates_is_refused_for_what_it_is(there, method, words):
     (directory,) = (path for path in runs(there).values() if path.name.startswith(method))

@@ -9,7 +9,7 @@ import pytest
 from fedcohort.diagnosis.drift import band, chance, measure_drift
 from fedcohort.diagnosis.read import Counts
 from fedcohort.runs.about import About
-from fedcohort.runs.stored import Asked, FinishedRun
+from fedcohort.runs.stored import FinishedRun, RunSettings
 from fedcohort.util.errors import UserError
 
 
@@ -18,7 +18,7 @@ def counts(classes: str = "ab", **clients: list[int]) -> Counts:
 
 
 def run_with(**group: int) -> FinishedRun:
-    asked = Asked({"rounds": 1, "seeds": [0], "method": ["fedavg"]}, Path("run"))
+    asked = RunSettings({"rounds": 1, "seeds": [0], "method": ["fedavg"]}, Path("run"))
     about = About.rebuilt("fedavg", asked.privacy, elsewhere=False)
     return FinishedRun(Path("run"), asked, about, group)
 

@@ -16,6 +16,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
 from fedcohort.testing import play
 
+pytestmark = pytest.mark.usefixtures("without_compiler")
 OPTIMISERS = {
     "sgd": Local(lr=0.05, epochs=1, batch=8, weight_decay=0.01),
     "momentum": Local(lr=0.05, epochs=1, batch=8, momentum=0.9),
@@ -39,6 +40,14 @@ CHAINS = {
 @pytest.mark.parametrize("text", ["fedavg", "fedprox(mu=0.5)", "scaffold(option='I')", "fedrs"])
 @pytest.mark.parametrize("build", CHAINS.values(), ids=CHAINS)
 def test_convolutions_agree_with_the_reference(build, text, local):
+    compare(build, text, local)
+
+
+def test_a_correction_after_each_step_agrees_with_the_reference():
+    compare(CHAINS["strided"], "scaffold(mode='niid')", OPTIMISERS["momentum"])
+
+
+def compare(build, text, local):
     deal = partitioner("dirichlet", clients=10, alpha=0.5)
     task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=local, cohort=4)
     assert PoolEngine(task).chain is not None

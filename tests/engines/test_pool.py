@@ -20,6 +20,7 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.testing import assert_same, play, tiny_task
 
+pytestmark = pytest.mark.usefixtures("without_compiler")
 OPTIMISERS = {
     "sgd": Local(lr=0.1, epochs=2, batch=8),
     "decay": Local(lr=0.1, epochs=2, batch=8, weight_decay=0.05),

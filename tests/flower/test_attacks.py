@@ -260,7 +260,7 @@ def test_a_loss_that_is_none_counts_as_untold(kind: str, name: str, loss: object
     change = {"rounds": 2, "evaluate": {"every": 1}}
     result = attacked(tmp_path, "power_of_choice", by_one(kind, with_facts(**{name: loss})), **change)
     assert result.state.round == 2
-    assert "client 2 is refused: its loss is not between 0 and 1e+06" in log_of(tmp_path)
+    assert "client 2 is refused: a number is not between 0 and 1e+06" in log_of(tmp_path)
 
 
 @pytest.mark.parametrize("method", ["power_of_choice", "fedlecc"])
@@ -304,19 +304,24 @@ POISON = {
         with_tensor("trace", "trace", 9.9e5),
         "trust.max_loss_ratio",
     ),
-    "a loss that is none": ("qfedavg", with_tensor("probes", "loss_before", torch.nan), "is not a number"),
+    "a loss that is none": (
+        "qfedavg",
+        with_tensor("probes", "loss_before", torch.nan),
+        "the sent model's loss",
+    ),
     "negative losses of steps": ("fedgwc", with_tensor("trace", "trace", -5.0), "trust.max_loss"),
     "endless losses of steps": ("fedgwc", with_tensor("trace", "trace", 1e30), "trust.max_loss"),
     "losses that are none": ("fedgwc", with_tensor("trace", "trace", torch.nan), "trust.max_loss"),
-    "outputs above one": ("fedentropy", with_tensor("probes", "outputs", 5.0), "no probabilities"),
+    "outputs above one": ("fedentropy", with_tensor("probes", "outputs", 5.0), "between 0 and 1"),
+    "outputs above one in all": ("fedentropy", with_tensor("probes", "outputs", 0.9), "no probabilities"),
     "negative outputs": (
         "fedentropy",
-        with_tensor("probes", "outputs", torch.tensor([2.0, -1, 0, 0])),
-        "no probabilities",
+        with_tensor("probes", "outputs", torch.tensor([1.0, 1, -1, 0])),
+        "between 0 and 1",
     ),
     "fewer steps, to weigh more": ("fednova", with_facts(steps=1), "other than the"),
-    "fewer samples than it has": ("qfedavg", with_facts(size=1), "other than its 26 samples"),
-    "more samples than it has": ("fedavg", with_facts(size=10**15), "other than its 26 samples"),
+    "fewer samples than it has": ("qfedavg", with_facts(size=1), "is not 26: samples"),
+    "more samples than it has": ("fedavg", with_facts(size=10**15), "is not 26: samples"),
 }
 
 

@@ -322,7 +322,7 @@ def test_the_diary_says_what_happened_to_whom(tmp_path: Path) -> None:
     told = summed_up(read_events(directory))
     assert told == {
         "client 2": "is offline (rounds 2 and 3); is back (round 4)",
-        "client 0": "is refused: its update is not a number (round 4)",
+        "client 0": "is refused: not a number: delta of its update (round 4)",
     }
     assert f"in this run, client 2: {told['client 2']}" in log_of(tmp_path)
     assert "round 2 of 5: 7 of 8 clients trained, 1 lost, 7 messages" in log_of(tmp_path)

@@ -157,12 +157,15 @@ def liar(change: dict[str, torch.Tensor]) -> object:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"mean": torch.full((4,), torch.nan, dtype=torch.float64)}, "are no numbers"),
-        ({"spread": torch.full((4,), -1.0, dtype=torch.float64)}, "are no numbers"),
-        ({"mean": torch.full((4,), 1e200, dtype=torch.float64)}, "are no numbers"),
-        ({"number": torch.full((4,), 1e6, dtype=torch.float64)}, "hold more numbers than"),
-        ({"mean": torch.zeros(3, dtype=torch.float64)}, "have the wrong shape"),
-        ({"mean": torch.zeros(4)}, "have the wrong shape"),
+        ({"mean": torch.full((4,), torch.nan, dtype=torch.float64)}, "number is not between"),
+        ({"spread": torch.full((4,), -1.0, dtype=torch.float64)}, "number is not between 0 and"),
+        (
+            {"mean": torch.full((4,), 1e200, dtype=torch.float64)},
+            "-1e+30 and 1e+30: their mean",
+        ),
+        ({"number": torch.full((4,), 1e6, dtype=torch.float64)}, "how many numbers each column has"),
+        ({"mean": torch.zeros(3, dtype=torch.float64)}, "the wrong shape"),
+        ({"mean": torch.zeros(4)}, "the wrong shape"),
         ({"mean": torch.full((4,), 1e9, dtype=torch.float64)}, "times as large as those of most"),
     ],
 )

@@ -10,17 +10,19 @@ from fedcohort.core.engine import Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
+from fedcohort.core.schema import poll_fields, survey_fields, update_fields
 from fedcohort.core.trust import Trust
+from fedcohort.core.uploads import unmoved
+from fedcohort.flower.fields import read_record
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.validation import (
     Expected,
-    expected_update,
     incredible,
     outsized,
-    told_accuracy,
-    told_answer,
-    told_loss,
-    told_score,
+    read_accuracy,
+    read_answer,
+    read_loss,
+    read_score,
 )
 from fedcohort.methods.fedprox import FedProx
 
@@ -34,28 +36,28 @@ def accuracy(*values: float) -> Payload:
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.5, 0.25), (NAN, NAN)])
 def test_accuracies_are_shares_or_all_unknown(values: tuple[float, ...]) -> None:
-    assert told_accuracy(accuracy(*values), 2).tolist() == pytest.approx(values, nan_ok=True)
+    assert read_accuracy(accuracy(*values), 2).tolist() == pytest.approx(values, nan_ok=True)
 
 
 @pytest.mark.parametrize("values", [(1.01, 0.5), (-0.01, 0.5), (NAN, 0.5), (math.inf, 0.5), (0.5,)])
 def test_other_accuracies_are_refused(values: tuple[float, ...]) -> None:
     with pytest.raises(NonsenseError):
-        told_accuracy(accuracy(*values), 2)
+        read_accuracy(accuracy(*values), 2)
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 3.5, 1e6])
 def test_a_loss_is_believed_up_to_a_bound(value: float) -> None:
-    assert told_loss(Payload({"loss": value}, {}), "loss", TRUST) == value
+    assert read_loss(Payload({"loss": value}, {}), poll_fields()) == value
 
 
 def test_a_loss_may_be_unknown() -> None:
-    assert math.isnan(told_loss(Payload({"loss": NAN}, {}), "loss", TRUST))
+    assert math.isnan(read_loss(Payload({"loss": NAN}, {}), poll_fields()))
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1.1e6, math.inf, None, "1", [1.0]])
 def test_other_losses_are_refused(value: object) -> None:
     with pytest.raises(NonsenseError):
-        told_loss(Payload({"loss": value}, {}), "loss", TRUST)
+        read_loss(Payload({"loss": value}, {}), poll_fields())
 
 
 def answer(values: Tensor) -> Payload:
@@ -64,13 +66,13 @@ def answer(values: Tensor) -> Payload:
 
 def test_counts_of_a_survey_are_between_none_and_all() -> None:
     """Ten samples and two models; who says that none fits any has counted nothing."""
-    pattern = torch.zeros(2, dtype=torch.long)
-    assert told_answer(answer(torch.tensor([10, 0])), pattern, 10, TRUST).tolist() == [10, 0]
+    fields = survey_fields(lambda losses: losses.sum(1).long(), 2, 10)
+    assert read_answer(answer(torch.tensor([10, 0])), fields).tolist() == [10, 0]
     for odd in ([11, 0], [-1, 5], [0, 0]):
         with pytest.raises(NonsenseError):
-            told_answer(answer(torch.tensor(odd)), pattern, 10, TRUST)
+            read_answer(answer(torch.tensor(odd)), fields)
     with pytest.raises(NonsenseError):
-        told_answer(answer(torch.tensor([5.0, 5.0])), pattern, 10, TRUST)
+        read_answer(answer(torch.tensor([5.0, 5.0])), fields)
 
 
 def score(size: int = 4, right: int = 3, loss: float = 2.0, tables: Memory | None = None) -> Payload:
@@ -78,11 +80,11 @@ def score(size: int = 4, right: int = 3, loss: float = 2.0, tables: Memory | Non
 
 
 def test_a_score_adds_up() -> None:
-    told = told_score(score(), 4, 2, TRUST)
+    told = read_score(score(), 4, 2, TRUST)
     assert (told.size, told.right, told.loss) == (4, 3, 2.0)
-    assert told_score(score(loss=4e6), 4, 2, TRUST).loss == 4e6  # a sum over four samples
+    assert read_score(score(loss=4e6), 4, 2, TRUST).loss == 4e6  # a sum over four samples
     tables = {"size": torch.tensor([3, 1]), "right": torch.tensor([3, 0])}
-    assert told_score(score(tables=tables), 4, 2, TRUST).by_class["right"].tolist() == [3, 0]
+    assert read_score(score(tables=tables), 4, 2, TRUST).by_class["right"].tolist() == [3, 0]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_a_score_adds_up() -> None:
 )
 def test_other_scores_are_refused(payload: Payload) -> None:
     with pytest.raises(NonsenseError):
-        told_score(payload, 4, 2, TRUST)
+        read_score(payload, 4, 2, TRUST)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def test_other_scores_are_refused(payload: Payload) -> None:
 )
 def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int]) -> None:
     tables = {"size": torch.tensor(size), "right": torch.tensor(right)}
-    with pytest.raises(NonsenseError, match="what it says of each class"):
-        told_score(score(tables=tables), 4, 2, TRUST)
+    with pytest.raises(NonsenseError, match="of each class"):
+        read_score(score(tables=tables), 4, 2, TRUST)
 
 
 def test_who_sends_much_more_than_most_is_named() -> None:
@@ -152,7 +154,7 @@ def test_losses_of_steps_have_bounds(loss: float) -> None:
     expected = Expected(order, 8, (), 2, False, Method.parse("fedgwc"), {}, TRUST)
     told = {"steps": 2, "size": 8}
     assert expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, 1e6])}})).steps == 2
-    with pytest.raises(NonsenseError, match="a loss is not between 0 and 1e"):
+    with pytest.raises(NonsenseError, match=r"a number is not between 0 and 1e.*every step's loss"):
         expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, loss])}}))
 
 
@@ -161,7 +163,7 @@ def test_a_sparse_update_is_put_back_in_its_places_and_others_are_refused() -> N
     method = Method.parse("topk(0.5)")
     down = {"params": torch.zeros(4), "buffers": torch.zeros(0)}
     order = Order(0, down, {}, Local(lr=0.1, steps=2), transforms=method.transforms)
-    update = expected_update(method.objective, {}, order)
+    update = update_fields(unmoved(method.objective, method.transforms, down, {}))
     expected = Expected(order, 8, update, 2, True, method, {}, TRUST)
 
     def payload(places: list[int], kind: torch.dtype = torch.int32) -> Payload:
@@ -174,5 +176,14 @@ def test_a_sparse_update_is_put_back_in_its_places_and_others_are_refused() -> N
         with pytest.raises(NonsenseError, match="not written as it must be"):
             expected.read(payload(places))
     for odd in (payload([1, 3], torch.int64), payload([1])):
-        with pytest.raises(NonsenseError, match="has the wrong shape"):
+        with pytest.raises(NonsenseError, match="the wrong shape"):
             expected.read(odd)
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_what_has_no_bounds_is_finite(value: float) -> None:
+    """An update may hold any number, but numbers."""
+    fields = update_fields({"delta": torch.zeros(2)})
+    payload = Payload({}, {"update": {"delta": torch.tensor([1e30, value])}})
+    with pytest.raises(NonsenseError, match="not a number: delta of its update"):
+        read_record(payload, "update", fields)

@@ -147,12 +147,50 @@ def test_a_preset_runs_from_python() -> None:
             2.0,
         ),
         ("[[method]]\npreset = 'fedentopt/fedprox'\nmu = 2\nlabel = 'strong'", "strong", 2.0),
+        (
+            "[[method]]\npreset = 'fedentopt/fedprox+clip(2)'\nmu = 2",
+            "fedentopt/fedprox(mu=2)+clip(norm=2.0)",
+            2.0,
+        ),
     ],
 )
 def test_a_preset_in_all_its_spellings(text: str, title: str, mu: float) -> None:
     (method,) = of(text).methods
     assert method.title == title
     assert method.objective == FedProx(mu=mu)
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("clust-psi-pfl/fedprox+clip(2.0)", "fedprox+clip(norm=2.0)"),
+        ("clip(2.0) + clust-psi-pfl/fedprox(mu=1)", "fedprox(mu=1.0)+clip(norm=2.0)"),
+        ("fedgwc/fedgwc+fedavgm+topk(0.5)", "fedavgm+fedgwc(min_group=3)+topk(share=0.5)"),
+        ("fedentopt/fedentopt+fedprox/quantity+fedadam", "fedentopt(buffer=0.7)+fedprox(mu=0.0001)+fedadam"),
+    ],
+)
+def test_a_preset_is_composed_with_further_parts(text: str, expanded: str) -> None:
+    """A name with a plus is read as the preset that it is before it is read as a preset and a part."""
+    method = read_method(text)
+    assert str(method) == expanded
+    assert read_method(method.title) == method
+
+
+@pytest.mark.parametrize(
+    ("entry", "expanded"),
+    [
+        (
+            "{preset = 'clust-psi-pfl/fedyogi', weighted = false}",
+            "fairavg+fedyogi(server_lr=0.001, tau=0.01, v0='zero')",
+        ),
+        ("'fedlecc/fednova(momentum=0.5)'", "fednova+fedavgm(beta=0.5)"),
+        ("{preset = 'cafa/fedavg', server_lr = 0.5}", "server_sgd(lr=0.5)"),
+        ("{preset = 'cafa/fedavg', server_lr = 1.0}", "fedavg"),
+    ],
+)
+def test_options_of_a_preset_that_became_parts_are_read_as_before(entry: str, expanded: str) -> None:
+    (method,) = of(f"method = [{entry}]").methods
+    assert str(method) == expanded
 
 
 def test_presets_mix_with_expressions_and_keep_their_other_values() -> None:
@@ -182,7 +220,10 @@ def test_the_command_line_changes_a_preset(tmp_path: Path) -> None:
         ),
         ("['fedlecc/haccs(rho=2)']", "fedlecc/haccs.rho: 2 must be between 0 and 1"),
         ("['fedlecc/haccs(name=2)']", "fedlecc/haccs.name: unknown"),
-        ("['fedlecc/haccs(rho=0.5)+fedprox']", "write a preset alone, like fedlecc/haccs(rho=0.9)"),
+        ("['fedlecc/haccs(rho=0.5)+']", "write a preset like fedlecc/haccs(rho=0.9)+clip(1.0)"),
+        ("['clip(1.0)+fedlecc/hacs']", "unknown preset 'fedlecc/hacs': did you mean 'fedlecc/haccs'"),
+        ("['fedlecc/fednova+fedavg']", "fednova and fedavg cannot be combined: each is an averaging"),
+        ("[{preset = 'fedlecc/fednova+clip(1.0)', norm = 2}]", "fedlecc/fednova.norm: unknown"),
         (
             "[{name = 'fedlecc/haccs'}]",
             "method.0.name: 'fedlecc/haccs' is a preset, write preset = 'fedlecc/haccs'",
@@ -209,7 +250,7 @@ def test_a_change_goes_to_the_part_that_has_the_setting() -> None:
     with pytest.raises(UserError, match="mu: unknown"):
         preset("fedentopt/fedentopt+fedrs", mu=0.1)
     with pytest.raises(UserError, match="alpha: belongs to several parts"):
-        Preset("a/b", "fedrs+fedgwc", "").build({"alpha": 0.25})
+        Preset("a/b", "fedrs+fedgwc", "").parts({"alpha": 0.25})
 
 
 def test_results_are_kept_under_the_presets_name_with_the_expanded_method(tmp_path: Path) -> None:

@@ -16,15 +16,7 @@ from fedcohort.report.page import Page, Tab, render
 from fedcohort.report.sent import label_counts, sent_cards
 from fedcohort.report.served import paragraph, sentences
 from fedcohort.report.service import Service, worst_tenth
-from fedcohort.report.standings import (
-    against_leader,
-    copies_of,
-    headline,
-    holm,
-    leaderboard_card,
-    paired,
-    standings_of,
-)
+from fedcohort.report.standings import against_leader, copies_of, headline, leaderboard_card, standings_of
 from fedcohort.report.style import look, plain, plain_each, thinned
 from support.report_runs import a_home, large_run
 
@@ -181,27 +173,6 @@ def test_the_worst_tenth_is_at_least_one_client() -> None:
 
 
 # Which method is better -------------------------------------------------------------------------------------
-
-
-def test_paired_differences_by_hand() -> None:
-    """Differences 1, 2, 3: mean 2, error 1/sqrt(3), t = 3.4641 with two degrees of freedom.
-
-    The density of t with two degrees integrates to p = 1 - t / sqrt(2 + t^2) = 0.0742; the interval reaches
-    4.30265 errors to each side.
-    """
-    result = paired([3, 5, 7], [2, 3, 4])
-    assert result.mean == 2
-    assert result.p == pytest.approx(1 - math.sqrt(12 / 14))
-    assert result.high - result.mean == pytest.approx(4.30265 / math.sqrt(3), rel=1e-5)
-    assert paired([1, 2, 3], [1, 2, 3]).p == 1
-    assert math.isnan(paired([2, 3, 4], [1, 2, 3]).p)
-
-
-def test_holm_by_hand() -> None:
-    """0.01 * 3, then 0.03 * 2, then 0.04 * 1 raised to the one before."""
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.6, 0.7]) == [1, 1]
-    assert np.isnan(holm([math.nan, 0.02])).tolist() == [True, False]
 
 
 def test_the_headline_says_how_sure_it_is() -> None:

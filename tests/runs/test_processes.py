@@ -19,7 +19,8 @@ from fedcohort.runs.comparison import carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
 from fedcohort.util.errors import UserError
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
+from support.processes import is_alive
 
 ASKED = {
     "name": "crew",
@@ -82,7 +83,7 @@ def test_runs_side_by_side_give_the_same_bytes(tmp_path, monkeypatch, together):
 def test_warnings_of_all_processes_are_told_once(tmp_path, together):
     """Six clients, five of which train a round, so that three cannot rest."""
     asked, told = Experiment.of({**ASKED, "cohort": 5, "method": ["fedentopt"], "seeds": [0, 1, 2, 3]}), []
-    with told_by(told.append):
+    with warnings_to(told.append):
         warnings.simplefilter("always")
         compare(asked, tmp_path, Silent())
     assert len(told) == 1
@@ -180,10 +181,3 @@ def children() -> list[int]:
         except (OSError, ValueError):
             continue
     return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

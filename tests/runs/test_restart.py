@@ -51,6 +51,7 @@ TABLE: dict[str, Any] = {
     "faults": {"dropout": 0.25},
     "evaluate": {
         "every": 2,
+        "clients_every": 2,
         "target": 0.5,
         "adapted": True,
         "last": 3,

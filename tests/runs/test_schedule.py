@@ -10,7 +10,7 @@ from fedcohort.engines import pool
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.runs.comparison import Job
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.processes import CORES, STOP, _send, _spread, _Teller, shares
+from fedcohort.runs.processes import CORES, STOP, Member, _send, _spread, shares
 from fedcohort.runs.schedule import Schedule
 from fedcohort.testing import tiny_task
 
@@ -101,13 +101,13 @@ def test_who_is_left_gets_the_cores_of_those_who_are_done(monkeypatch):
     engine = PoolEngine(tiny_task())
     assert engine.pool is None
     parent, child = Pipe()
-    teller = _Teller(child)
+    member = Member(child)
     _spread([parent])
-    assert teller.hear() == ()
+    assert member.hear() == ()
     assert engine.pool._max_workers == 3
     _send(parent, CORES, 2)
     _send(parent, STOP)
-    teller.hear()
-    assert (pool.CORES, teller.ended) == (2, False)
-    teller.hear()
-    assert teller.ended
+    member.hear()
+    assert (pool.CORES, member.ended) == (2, False)
+    member.hear()
+    assert member.ended

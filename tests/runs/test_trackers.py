@@ -18,7 +18,7 @@ from fedcohort.runs.comparison import Plan, carry_out, prepare, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import read_table
 from fedcohort.runs.run import Callback
-from fedcohort.runs.trackers import TRACKERS, Log, Told, Tracker, Tracking, parse_trackers, read_trackers
+from fedcohort.runs.trackers import TRACKERS, Log, RunInfo, Tracker, Tracking, parse_trackers, read_trackers
 from fedcohort.util.errors import UserError
 
 ROUNDS = 13  # the last checkpoint before the end is after round 10
@@ -205,7 +205,7 @@ class Failing(Log):
 class Broken(Tracker):
     name, library = "broken", "json"
 
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         return Failing()
 
 
@@ -224,12 +224,12 @@ def test_a_run_survives_its_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class Refusing(Broken):
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         raise ConnectionError("no such server")
 
 
 def test_a_tracker_that_cannot_start_is_a_mistake(tmp_path: Path) -> None:
-    told = Told(tmp_path, "1", "e", "fedavg, seed 0", {}, 3, 0)
+    told = RunInfo(tmp_path, "1", "e", "fedavg, seed 0", {}, 3, 0)
     with pytest.raises(UserError, match=r"'broken' cannot be started: ConnectionError: no such server"):
         Tracking(Refusing(), told)
 

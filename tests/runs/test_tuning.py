@@ -15,7 +15,7 @@ from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
-from fedcohort.runs.stored import Asked, read_table, runs_of
+from fedcohort.runs.stored import RunSettings, read_table, runs_of
 from fedcohort.runs.tuning import Trial, Tuning
 from fedcohort.util.settings import tune
 
@@ -56,7 +56,7 @@ def test_the_best_third_goes_on(done: tuple[Tuning, list[Trial]]) -> None:
         assert sum(trial.rounds == 9 for trial in own) == 3
         worst = min(trial.scores[3] for trial in own if trial.rounds == 9)
         assert worst >= max(trial.scores[3] for trial in own if trial.rounds == 3)
-    asked = [Asked.read(directory).rounds for directory in runs_of(search.home)]
+    asked = [RunSettings.read(directory).rounds for directory in runs_of(search.home)]
     assert sorted(asked) == [3] * 12 + [9] * 6
 
 
@@ -69,7 +69,7 @@ def test_trials_are_compared_when_they_are_evaluated(tmp_path: Path) -> None:
 def test_the_second_half_of_the_rounds_counts(done: tuple[Tuning, list[Trial]]) -> None:
     search, trials = done
     best = search.best(trials)[0]
-    (directory,) = [path for path in runs_of(search.home) if is_of(Asked.read(path), best)]
+    (directory,) = [path for path in runs_of(search.home) if is_of(RunSettings.read(path), best)]
     curve = {
         row.round: row.value for row in read_table(directory / "table.csv") if row.key == "global.accuracy"
     }
@@ -77,7 +77,7 @@ def test_the_second_half_of_the_rounds_counts(done: tuple[Tuning, list[Trial]]) 
     assert best.scores[3] == pytest.approx((curve[2] + curve[3]) / 2)
 
 
-def is_of(asked: Asked, trial: Trial) -> bool:
+def is_of(asked: RunSettings, trial: Trial) -> bool:
     return (
         "fedprox" not in asked.method and asked.rounds == 9 and asked.table["local"]["lr"] == trial.point[LR]
     )
@@ -106,7 +106,7 @@ def test_stopped_and_continued_comes_to_the_same(done: tuple[Tuning, list[Trial]
     again = tuning(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         again.run(StopAt())
-    assert any(Asked.read(directory).rounds > 3 for directory in runs_of(tmp_path))
+    assert any(RunSettings.read(directory).rounds > 3 for directory in runs_of(tmp_path))
     assert again.run(Silent()) == trials
     assert {path.name for path in runs_of(tmp_path)} == {path.name for path in runs_of(search.home)}
 

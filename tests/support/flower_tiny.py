@@ -38,4 +38,4 @@ def through_flower(
     grid = grid or nodes(out)
     begun = sorted(out.glob("experiment-*"))
     plan = reopen(begun[0]) if begun else begin(asked, out)
-    return carry_out(plan.experiment, plan.jobs[0], Transport(grid, timeout), 0), grid
+    return carry_out(plan.jobs[0], Transport(grid, timeout), 0), grid

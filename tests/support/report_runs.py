@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import environment, run_name
-from fedcohort.runs.stored import ROSTER, Asked, RunDir
+from fedcohort.runs.stored import ROSTER, RunDir, RunSettings, runs_of
 
 TINY: dict[str, Any] = {
     "rounds": 4,
@@ -34,13 +35,23 @@ def run_tiny(out: Path, *methods: str, **changes: Any) -> Path:
     return compare(experiment, out, Silent())[0]
 
 
+def run_swept(folder: Path) -> Path:
+    """A comparison of two methods, two alphas and two seeds."""
+    asked = {"seeds": [0, 1], "evaluate": {"clients_every": 2}}
+    first = run_tiny(folder, "fedavg", "fedprox", **asked)
+    second = run_tiny(folder, "fedavg", "fedprox", partition={**TINY["partition"], "alpha": 3.0}, **asked)
+    for run in runs_of(second):
+        shutil.move(run, first)
+    return first
+
+
 def a_home(method: str, **changes: Any) -> RunDir:
     """A run directory that is nowhere, of the first method and seed."""
     experiment = Experiment.of({**TINY, "method": [method], **changes})
     asked, (seed, *_), task = experiment.methods[0], experiment.seeds, experiment.task(experiment.seeds[0])
     table = json.loads(json.dumps(experiment.table(asked, seed)))
     about = About.of(asked, task, task.profile(asked))
-    return RunDir(Path("nowhere"), Asked(table, Path("nowhere")), about)
+    return RunDir(Path("nowhere"), RunSettings(table, Path("nowhere")), about)
 
 
 def write_run(out: Path, experiment: Experiment, rows: Iterable[Row]) -> Path:

@@ -14,9 +14,10 @@ from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
 from fedcohort.cli.run import demo, run
+from fedcohort.cli.table import table
 from fedcohort.cli.tune import tune
 from fedcohort.util.errors import UserError
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 ASKED_NOTHING = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 that was no error
 
@@ -34,7 +35,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (demo, run, tune, diagnose, report, assign, drift, watch, serve, bench, methods):
+for command in (demo, run, tune, diagnose, report, table, assign, drift, watch, serve, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)
@@ -54,7 +55,7 @@ def shared(
 def main(argv: list[str] | None = None) -> None:
     """The console script: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        with told_by(_warn):
+        with warnings_to(_warn):
             raise SystemExit(app(args=argv, standalone_mode=False))
     except ASKED_NOTHING as help_:
         print(help_.format_message())

@@ -14,6 +14,10 @@ Client = Annotated[str | None, typer.Option(help="The column that names the clie
 Label = Annotated[
     str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
 ]
+OnRay = Annotated[
+    str | None,
+    typer.Option("--ray", help="Run on a Ray cluster: local (a private one), auto, or host:port."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable)."),

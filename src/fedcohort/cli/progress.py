@@ -28,7 +28,7 @@ class Silent:
     """Shows nothing."""
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        return _Told(Line(method, seed, rounds))
+        return _LineUpdate(Line(method, seed, rounds))
 
     def expect(self, seconds: float) -> None:
         pass
@@ -68,7 +68,7 @@ class Lines(_Expects):
             self.started[method, seed] = self.printed[method, seed] = self.clock()
             number = len(self.started)
             messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
-        return _Told(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
+        return _LineUpdate(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
 
     def _now_and_then(self, line: Line) -> None:
         run, now = (line.method, line.seed), self.clock()
@@ -96,7 +96,7 @@ class LiveBoard(_Expects):
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         line = self.lines[method, seed] = Line(method, seed, rounds)
-        return _Told(line)
+        return _LineUpdate(line)
 
     def end(self, outcome: Outcome) -> None:
         self.lines.pop((outcome.title, outcome.seed), None)
@@ -117,7 +117,7 @@ def watcher_of(runs: int, silent: bool) -> Silent:
     return LiveBoard(runs) if messages.is_terminal else Lines(runs)
 
 
-class _Told(Callback):
+class _LineUpdate(Callback):
     """Keeps the line of its run up to date."""
 
     def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedcohort.cli.options import AsJson, Out, Quiet, Track
+from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track
 from fedcohort.util.errors import UserError
 
+SHOWN = 20  # rankings, one for each condition; more are no overview
 MANY = 1000  # runs that are worth a question
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def run(
         bool, typer.Option("--yes", help="Start a sweep of very many runs without asking.")
     ] = False,
     track: Track = None,
+    ray: OnRay = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,9 +90,10 @@ def run(
         if experiment or changes or sweep:
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)
+            asked = asked if experiment else asked.running_on("")  # a directory does not say where
             _refuse_many(asked, yes)
             plan = extend(plan, asked)
-        _carry_out(plan.tracked(track or []), as_json, quiet)
+        _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
     if trust:
         raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
@@ -100,7 +103,7 @@ def run(
         )
     from fedcohort.runs.experiment import Experiment
 
-    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or [])
+    asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
     _refuse_many(asked, yes)
     _compare(asked, out, as_json, quiet)
 
@@ -141,6 +144,8 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
         done = complete(plan, progress=not quiet)
     except KeyboardInterrupt:
         command = resume_command(plan.home, plan.experiment.table())
+        if on := plan.experiment.means.ray:
+            command += f" --ray {on}"
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
     _show_outcomes(done.outcomes, plan.experiment, as_json)
@@ -151,25 +156,28 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
-    from fedcohort.cli.tables import leaderboard, results, rounds_table
-    from fedcohort.runs.standings import SCOPES, rank, uneven
+    from fedcohort.cli.tables import results, show_ranking
+    from fedcohort.runs.conditions import in_words
+    from fedcohort.runs.standings import SCOPES, rankings
 
-    standings = rank(outcomes)
+    ranked = rankings(outcomes)
     if as_json:
         runs = [outcome.to_dict() for outcome in outcomes]
-        print(json.dumps({"runs": runs, "leaderboard": [standing.to_dict() for standing in standings]}))
+        leaderboard = [standing.to_dict() for standings in ranked for standing in standings]
+        print(json.dumps({"runs": runs, "leaderboard": leaderboard}))
         return
-    results.print(leaderboard(standings, experiment.rounds))
-    if (summary := rounds_table(standings)) is not None:
-        results.print(summary)
+    references = [method.title for method in experiment.methods if method.pooled]
+    for standings in ranked[:SHOWN]:
+        show_ranking(standings, experiment.rounds, references)
+    if len(ranked) > SHOWN:
+        results.print(f"... and {len(ranked) - SHOWN} conditions more: 'fedcohort table' shows them all")
     results.print(SCOPES, style="dim")
-    if caution := uneven(standings, [method.title for method in experiment.methods if method.pooled]):
-        results.print(f"note: {caution}", markup=False)
     for outcome in outcomes:
         if outcome.useless:
+            which = ", ".join(filter(None, (outcome.method, in_words(outcome.settings))))
             results.print(
-                f"warning: {outcome.method}, seed {outcome.seed}: no client's answer could be used in the "
-                "last round, because training ended in NaN or infinite numbers: try a lower local.lr",
+                f"warning: {which}, seed {outcome.seed}: no client's answer could be used in the last round, "
+                "because training ended in NaN or infinite numbers: try a lower local.lr",
                 markup=False,
             )
 

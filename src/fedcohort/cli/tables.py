@@ -11,11 +11,25 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.core.roles import ROLES
+from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
-from fedcohort.runs.standings import Standing, cell, columns, rounds_cells
+from fedcohort.runs.standings import Standing, cell, columns, rounds_cells, uneven
 
 messages = Console(stderr=True, highlight=False)  # everything that is not a result
 results = Console(highlight=False)
+
+
+def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequence[str]) -> None:
+    """Methods under the same conditions, which are its heading where there are several."""
+    told = standings[0].settings
+    if told:
+        results.print(in_words(told), style="bold underline", markup=False)
+    asked = told.get("rounds", rounds)
+    results.print(leaderboard(standings, asked if isinstance(asked, int) else rounds))
+    if (summary := rounds_table(standings)) is not None:
+        results.print(summary)
+    if caution := uneven(standings, references):
+        results.print(f"note: {caution}", markup=False)
 
 
 def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
@@ -100,7 +114,7 @@ def method_page(entry: dict[str, Any]) -> Group:
             takes = f"{parameter['type']} {parameter['range']}".strip()
             table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
         lines += ["", table]
-    lines += _leaving(entry)
+    lines += _messages(entry)
     return Group(*lines, Text(f"sends: {entry['sends']}"), Text(f"file:  {entry['file']}", style="dim"))
 
 
@@ -111,18 +125,18 @@ def combination_page(entry: dict[str, Any]) -> Group:
         settings = ", ".join(f"{name}={value}" for name, value in part["settings"].items())
         roles = ",\n".join(part["roles"]).replace("_", " ")
         table.add_row(roles, Text.assemble((part["name"], "bold"), f"\n{settings}"), Text(part["title"]))
-    return Group(Text(entry["name"], style="bold"), table, *_leaving(entry))
+    return Group(Text(entry["name"], style="bold"), table, *_messages(entry))
 
 
-def _leaving(entry: dict[str, Any]) -> list[Any]:
-    """What clients tell, and what must be known."""
+def _messages(entry: dict[str, Any]) -> list[Any]:
+    """What clients are sent and tell, and what must be known."""
     lines: list[Any] = []
-    if entry["leaves"]:
-        table = Table("message", "when, and whose", "what leaves", box=box.SIMPLE_HEAD, pad_edge=False)
+    for key, words in (("receives", "a client of a deployment receives"), ("leaves", "leaves it")):
+        table = Table("message", "when, and whose", "what", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("bytes", justify="right")
-        for leaf in entry["leaves"]:
-            table.add_row(leaf["message"], leaf["when"], leaf["what"], f"{leaf['bytes']:,}")
-        lines = ["", f"What leaves a client of a deployment, in bytes ({entry['reference_model']})", table]
+        for each in entry[key]:
+            table.add_row(each["message"], each["when"], each["what"], f"{each['bytes']:,}")
+        lines += ["", f"What {words}, in bytes ({entry['reference_model']})", table] if entry[key] else []
     return [*lines, Text(f"needs: {'; '.join(entry['needs'].values()) or 'only sizes'}")]
 
 

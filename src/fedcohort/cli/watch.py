@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedcohort.cli.board import Line, board
 from fedcohort.cli.progress import EVERY
+from fedcohort.runs.conditions import in_words
 from fedcohort.runs.schedule import Pace
 from fedcohort.runs.status import Followers, Status
 
@@ -59,7 +60,8 @@ def _line(status: Status, paces: dict[Path, Pace]) -> Line:
     pace.add(status.done, status.trained)
     groups = status.numbers.get("groups", float("nan"))
     seen = status.curve, groups, pace
-    return Line(status.method, status.seed, status.rounds, status.done, status.state, *seen)
+    method = ", ".join(filter(None, (status.method, in_words(status.settings))))
+    return Line(method, status.seed, status.rounds, status.done, status.state, *seen)
 
 
 def _print_news(

@@ -3,13 +3,13 @@
 Most averagings ask for nothing but the rows' product with a vector of weights, and that needs no matrix.
 It does not even need rows: after a few SGD steps a client's movement of a linear layer is
 ``-sum_s c_s D_s.T @ H_s``, a handful of errors and inputs, and the weighted sum of many clients is one matrix
-product per layer. Anything else that a method does with :class:`Rows` first turns them into an ordinary
-tensor, so methods need not know.
+product per layer. Nor do movements have to be on this machine: whoever holds them can sum them there.
+Anything else that a method does with :class:`Rows` first turns them into an ordinary tensor, so methods need
+not know.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -35,7 +35,29 @@ class Factor(NamedTuple):
         return Factor(self.errors[samples], self.inputs[samples], self.start)
 
 
-class Block(NamedTuple):
+class Block(Protocol):
+    """Some clients whose movements are not written out here, each known by its place among them."""
+
+    @property
+    def size(self) -> int:
+        """How many clients these are."""
+
+    @property
+    def like(self) -> Tensor:
+        """A vector of the shape and kind of a movement."""
+
+    @property
+    def each(self) -> Callable[..., Any]:
+        """How to do something for several blocks; an engine spreads it over cores."""
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """``weights @ movements``, with a weight for each of the clients."""
+
+    def movements(self, places: Sequence[int]) -> Sequence[Tensor]:
+        """Those of some of the clients, written out."""
+
+
+class FactoredBlock(NamedTuple):
     """Clients that started from the same parameters, and the samples of all their steps."""
 
     factors: list[Factor]  # of all layers: together they are the whole vector
@@ -43,7 +65,15 @@ class Block(NamedTuple):
     much: Tensor  # [n] of its gradient is in that client's movement
     params: Tensor  # [P] where they started
     shrink: Tensor  # [K] what weight decay did to the start: the factor of params in the movement
-    each: Callable[..., Any] = map  # how to do something for several blocks; an engine spreads it over cores
+    each: Callable[..., Any] = map
+
+    @property
+    def size(self) -> int:
+        return len(self.shrink)
+
+    @property
+    def like(self) -> Tensor:
+        return self.params
 
     @property
     def finite(self) -> Tensor:
@@ -53,7 +83,7 @@ class Block(NamedTuple):
         most = self.shrink.abs() * norm(self.params)
         return most.index_add(0, self.client, each.sum(0) * self.much.abs()).isfinite()
 
-    def rows(self) -> "list[FactoredRow | None]":
+    def rows(self) -> "list[BlockRow | None]":
         """One for each client; None for those whose numbers broke. Their samples are blanked: even times 0
         they would spoil the others' sum."""
         finite = self.finite
@@ -64,17 +94,19 @@ class Block(NamedTuple):
             for factor in self.factors:
                 factor.errors[broken] = 0
                 factor.inputs[broken] = 0
-        return [FactoredRow(self, client) if fine else None for client, fine in enumerate(finite.tolist())]
+        return [BlockRow(self, client) if fine else None for client, fine in enumerate(finite.tolist())]
 
     def combine(self, weights: Tensor) -> Tensor:
-        """``weights @ movements``, in one matrix product a layer."""
+        """In one matrix product a layer."""
         out, counts = torch.empty_like(self.params), weights[self.client] * self.much
         for factor in self.factors:
             factor.write(out, counts)
         return self._shrunk(out, weights @ self.shrink)
 
-    def movement(self, client: int) -> Tensor:
-        """Of one of the clients."""
+    def movements(self, places: Sequence[int]) -> list[Tensor]:
+        return [self._movement(client) for client in places]
+
+    def _movement(self, client: int) -> Tensor:
         out, own = torch.empty_like(self.params), (self.client == client).nonzero()[:, 0]
         for factor in self.factors:
             factor.of(own).write(out, self.much[own])
@@ -118,32 +150,33 @@ for _name in f"{_ARITHMETIC} lt le gt ge eq ne len iter".split():
     setattr(Lazy, f"__{_name}__", _operator(f"__{_name}__"))
 
 
-class FactoredRow(Lazy):
-    """One client's movement. Its numbers are finite: :meth:`Block.rows` makes none of others."""
+class BlockRow(Lazy):
+    """One client's movement. Its numbers are finite: blocks make none of others."""
 
-    def __init__(self, block: Block, client: int) -> None:
-        self.block, self.client = block, client
+    def __init__(self, block: Block, place: int) -> None:
+        self.block, self.place = block, place
 
     def tensor(self) -> Tensor:
-        return self.block.movement(self.client)
+        return self.block.movements([self.place])[0]
 
     @property
     def shape(self) -> torch.Size:
-        return self.block.params.shape
+        return self.block.like.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.block.params.dtype
+        return self.block.like.dtype
 
     def numel(self) -> int:
-        return len(self.block.params)
+        return self.block.like.numel()
 
 
 class Rows(Lazy):
     """A cohort's vectors, ``[S, P]``, as they came: copied into one matrix only if a method needs that."""
 
-    def __init__(self, rows: Sequence[Tensor | FactoredRow]) -> None:
+    def __init__(self, rows: Sequence[Tensor | BlockRow]) -> None:
         self.rows = list(rows)
+        self._matrix: Tensor | None = None  # no cached_property: its lock is one for all objects
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,31 +187,37 @@ class Rows(Lazy):
         return self.tensor()[key]
 
     def tensor(self) -> Tensor:
+        if self._matrix is None:
+            self._matrix = self._written()
         return self._matrix
 
-    @cached_property
-    def _matrix(self) -> Tensor:
-        return torch.stack([_dense(row) for row in self.rows])
+    def _written(self) -> Tensor:
+        written: dict[int, Tensor] = {}
+        for block, positions, places in self._blocks():
+            written.update(zip(positions, block.movements(places), strict=True))
+        return torch.stack([written.get(n, row) for n, row in enumerate(self.rows)])  # type: ignore[arg-type]
+
+    def _blocks(self) -> list[tuple[Block, list[int], list[int]]]:
+        """Every block with the positions of its rows here, and their places in the block."""
+        found: dict[int, tuple[Block, list[int], list[int]]] = {}
+        for position, row in enumerate(self.rows):
+            if isinstance(row, BlockRow):
+                _, positions, places = found.setdefault(id(row.block), (row.block, [], []))
+                positions.append(position)
+                places.append(row.place)
+        return list(found.values())
 
     def combine(self, weights: Tensor) -> Tensor:
         """``weights @ self`` without a copy: row by row, and block by block."""
-        blocks: dict[int, list[tuple[int, int]]] = {}
-        alone: list[tuple[float, Tensor]] = []
-        for position, row in enumerate(self.rows):
-            if isinstance(row, FactoredRow):
-                blocks.setdefault(id(row.block), []).append((position, row.client))
-            else:
-                alone.append((float(weights[position]), row))
 
-        def part(pairs: list[tuple[int, int]]) -> Tensor:
-            block = self.rows[pairs[0][0]].block  # type: ignore[union-attr]
-            positions, clients = (torch.tensor(numbers) for numbers in zip(*pairs, strict=True))
-            return block.combine(torch.zeros(len(block.shrink)).index_add_(0, clients, weights[positions]))
+        def part(some: tuple[Block, list[int], list[int]]) -> Tensor:
+            block, positions, places = some
+            counts = torch.zeros(block.size).index_add_(0, torch.tensor(places), weights[positions])
+            return block.combine(counts)
 
-        parts: list[Tensor] = []
-        if blocks:
-            each = next(row.block.each for row in self.rows if isinstance(row, FactoredRow))
-            parts = list(each(part, list(blocks.values())))
+        blocks = self._blocks()
+        parts: list[Tensor] = list(blocks[0][0].each(part, blocks)) if blocks else []
+        alone = [(float(weights[n]), row) for n, row in enumerate(self.rows) if isinstance(row, Tensor)]
         total = parts[0] if parts else torch.zeros(self.rows[0].numel(), dtype=weights.dtype)
         for other in parts[1:]:
             total += other
@@ -189,7 +228,7 @@ class Rows(Lazy):
 
 def is_finite(value: Any) -> bool:
     """Whether all numbers are. One pass: a sum is finite only if its terms are."""
-    if isinstance(value, FactoredRow):
+    if isinstance(value, BlockRow):
         return True
     return not value.numel() or bool(value.sum().isfinite())
 

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
+from fedcohort.core.deltas import Rows
 from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Clients, Memory, Round
+from fedcohort.core.records import Clients, Round
 from fedcohort.core.roles.optional import Asks, Serves, Tells, TellsIID
 from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
@@ -115,15 +116,16 @@ def adapt(
         known = state.clients.get(client, blank)
         orders[client] = Order(client, down, known, budget, transforms=method.transforms)
     models: list[Served] = []
-    mine: dict[int, Memory] = {}
-    for answer in engine.train(method.objective, list(orders.values()), state.round):
-        if answer.refused:
-            continue
-        mine[answer.client] = adapted = answer.mine
-        if not method.objective.personal:
-            start = orders[answer.client].down["params"]
-            adapted = {"params": start + answer.up["delta"], "buffers": answer.buffers}
-        models.append((adapted, torch.tensor([answer.client])))
+    told = engine.train(method.objective, list(orders.values()), state.round)
+    answers = [answer for answer in told if not answer.refused]
+    mine = {answer.client: answer.mine for answer in answers}
+    if method.objective.personal:
+        models += [(answer.mine, torch.tensor([answer.client])) for answer in answers]
+    elif answers:
+        moves = Rows([answer.up["delta"] for answer in answers]).tensor()  # at once: they may be elsewhere
+        for answer, delta in zip(answers, moves, strict=True):
+            params = delta.add_(orders[answer.client].down["params"])
+            models.append(({"params": params, "buffers": answer.buffers}, torch.tensor([answer.client])))
     trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
     kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]
     models += [(model, members) for model, members in kept if len(members)]

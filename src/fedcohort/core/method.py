@@ -187,7 +187,7 @@ class Method:
     def __str__(self) -> str:
         """The shortest text that :meth:`parse` turns into this method."""
         defaults = set(DEFAULTS.values())
-        shown = [text for part in self.parts if (text := _spell(part)) not in defaults]
+        shown = [text for part in self.parts if (text := spell(part)) not in defaults]
         return "+".join(shown) or "fedavg"
 
 
@@ -218,6 +218,12 @@ BECAME: dict[tuple[str, str], tuple[Any, str, str | None]] = {
 }
 
 
+def options_of(name: str) -> list[str]:
+    """What may be set at the named part: its hyper-parameters, and options that have become parts."""
+    fields = dataclasses.fields(cast(Any, METHODS.get(name)))
+    return [field.name for field in fields] + [option for owner, option in BECAME if owner == name]
+
+
 def make(name: str, values: Mapping[str, Any], path: str | None = None) -> list[Part]:
     """The named part with these hyper-parameters, and the parts that some of them have become."""
     path, values, parts = path or name, dict(values), []
@@ -230,7 +236,8 @@ def make(name: str, values: Mapping[str, Any], path: str | None = None) -> list[
     return [build(METHODS.get(name), values, path), *parts]
 
 
-def _spell(part: Part) -> str:
+def spell(part: Part) -> str:
+    """The shortest text that makes it."""
     changed = [
         f"{field.name}={getattr(part, field.name)!r}"
         for field in dataclasses.fields(cast(Any, part))

@@ -5,11 +5,15 @@ What a transform remembers at a client is among what the client remembers, under
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from fedcohort.core import batchnorm
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Memory, View
-from fedcohort.core.roles import Transform
+from fedcohort.core.records import Memory, Trained, View
+from fedcohort.core.roles import Objective, Transform
+from fedcohort.models.flat import Weights
 
 
 def blank(method: Method, profile: Profile) -> Memory:
@@ -41,6 +45,21 @@ def encoded(transforms: Sequence[Transform], update: Memory) -> Memory:
     for transform in transforms:
         update = transform.encode(update)
     return update
+
+
+def record(transforms: Sequence[Transform], up: Memory, buffers: Tensor) -> Memory:
+    """An update as it travels: what the objective sends, as all transforms write it, and BatchNorm
+    statistics."""
+    return {**encoded(transforms, up), "buffers": buffers}
+
+
+def unmoved(objective: Objective, transforms: Sequence[Transform], down: Memory, mine: Memory) -> Memory:
+    """The same of a client that was sent ``down``, remembers ``mine`` and did not move: what anybody's looks
+    like."""
+    at = Weights(down["params"], down["buffers"])
+    still = Trained(at, torch.zeros(1), 1, 1.0, torch.zeros_like)
+    up, _ = objective.finish(at, still, View(down, mine, torch.ones(1), 1, 1.0, 1))
+    return record(transforms, up, at.buffers)
 
 
 def decoded(transforms: Sequence[Transform], update: Memory, params: int) -> Memory:

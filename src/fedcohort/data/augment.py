@@ -35,16 +35,22 @@ class Augment:
 
     def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
         """A changed copy of the batch ``[n, C, H, W]``."""
-        chance = torch.rand(5, len(x), 1, 1, 1, generator=draw).to(x.device)
+        looks = self.looks(len(x), draw).to(x.device)
+        brightness, contrast, saturation, is_grey, is_mirrored = looks.T[..., None, None, None]
         mean, std = self.mean.to(x.device), self.std.to(x.device)
-        brightness, contrast, saturation = 1 + STRENGTH * (2 * chance[:3] - 1)
         x = x * std + mean
         x = adjust_brightness(x, brightness)
         x = adjust_contrast(x, contrast)
         x = adjust_saturation(x, saturation)
-        x = torch.where(chance[3] < FLIPPED, x.flip(-1), x)
-        x = torch.where(chance[4] < GREY, grey(x), x)
+        x = torch.where(is_mirrored > 0, x.flip(-1), x)
+        x = torch.where(is_grey > 0, grey(x), x)
         return (x - mean) / std
+
+    def looks(self, count: int, draw: torch.Generator) -> Tensor:
+        """``[count, 5]``: factors of brightness, contrast and saturation, and whether (0 or 1) an image loses
+        its colour and is mirrored."""
+        jitter, flip, colour = torch.rand(5, count, generator=draw).split([3, 1, 1])
+        return torch.cat([1 + STRENGTH * (2 * jitter - 1), colour < GREY, flip < FLIPPED]).T
 
 
 def adjust_brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -84,7 +90,7 @@ def augmentation(federation: "Federation") -> Augment:
             "local.augment needs images between 0 and 1, and no such images have the means and deviations of "
             "these: give bytes, or scale them and set normalise = false"
         )
-    if scale is None and (x.min() < 0 or x.max() > 1):
+    if scale is None and x.numel() and (x.min() < 0 or x.max() > 1):
         raise UserError(
             f"local.augment needs images between 0 and 1, but these run from {x.min():.3g} to {x.max():.3g}: "
             "give bytes and no data.scale = 'client', or scale them and set normalise = false"

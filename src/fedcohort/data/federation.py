@@ -94,7 +94,7 @@ class Federation:
     iid: Tensor | None = None  # [K] who drew labels like everybody's, where the protocol knows it
     scale: Scale | None = None  # by which the numbers of all clients were changed, if by one
     moments: Moments | None = None  # of each client's training rows before that
-    first: int = 0  # number of the first client, where this was taken out of a larger federation
+    numbers: Tensor | None = None  # [K] of the clients in the larger federation they were taken out of
 
     @property
     def num_clients(self) -> int:
@@ -152,6 +152,26 @@ class Federation:
 
         return replace(self, train=of(self.train), validation=of(self.validation), test=of(self.test))
 
+    def part(self, places: Tensor) -> "Federation":
+        """Some of the clients with copies of their data; what they draw at random stays what it was."""
+
+        def only(split: Split) -> Split:
+            rows = torch.cat([split.index[:0], *(split.rows(place) for place in places.tolist())])
+            offsets = F.pad(split.sizes[places].cumsum(0), (1, 0))
+            return Split(split.x[rows], split.y[rows], torch.arange(len(rows)), offsets)
+
+        return replace(
+            self,
+            train=only(self.train),
+            validation=only(self.validation),
+            test=only(self.test),
+            clients=tuple(self.clients[place] for place in places.tolist()),
+            truth=None,
+            iid=None,
+            moments=None,
+            numbers=places if self.numbers is None else self.numbers[places],
+        )
+
     def client(self, place: int) -> "ClientData":
         return ClientData(self, place)
 
@@ -176,7 +196,8 @@ class ClientData(NamedTuple):
     @property
     def number(self) -> int:
         """What it draws at random depends on this, and not on who else is there."""
-        return self.federation.first + self.place
+        numbers = self.federation.numbers
+        return self.place if numbers is None else int(numbers[self.place])
 
     def samples(self, quota: Tensor | None = None) -> Tensor:
         """``[C]``: what it trains on, which is no more than it has."""
@@ -217,23 +238,22 @@ class ClientData(NamedTuple):
         whole, place = self
         if unknown := [name for name in whole.classes if name not in classes]:
             raise UserError(f"label '{unknown[0]}' is none of the federation's classes")
-        code = torch.tensor([classes.index(name) for name in whole.classes])
+        code, own = (
+            torch.tensor([classes.index(name) for name in whole.classes]),
+            whole.part(torch.tensor([place])),
+        )
 
-        def only(split: Split) -> Split:
-            x, y = split.examples(place)
-            return Split.of(x, code[y], [torch.arange(len(y))])
+        def coded(split: Split) -> Split:
+            return replace(split, y=code[split.y])
 
         return replace(
-            whole,
-            train=only(whole.train),
-            validation=only(whole.validation),
-            test=only(whole.test),
+            own,
+            train=coded(own.train),
+            validation=coded(own.validation),
+            test=coded(own.test),
             classes=tuple(classes),
-            clients=(whole.clients[place],),
-            truth=None,
-            iid=None,
             moments=None if whole.moments is None else whole.moments.of(place),
-            first=number,
+            numbers=torch.tensor([number]),
         )
 
 

@@ -42,7 +42,7 @@ class Scale(NamedTuple):
     std: Tensor
 
     def facts(self) -> dict[str, list[float]]:
-        """As a letter holds it."""
+        """As a message holds it."""
         return {name: value.tolist() for name, value in self._asdict().items()}
 
     @classmethod

@@ -38,6 +38,15 @@ class Means:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU, where PyTorch finds one
     engine: Literal["auto", "reference", "pool", "batched"] = "auto"  # auto: batched on a GPU, else pool
+    ray: str = ""  # a Ray cluster: "local", "auto" or host:port of its head node; empty: none
+    data: Literal["sent", "read"] = "sent"  # to the cluster's machines, or by each of them from its path
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What a comparison's directory keeps, where it is no default. Who continues it elsewhere says again
+        on which cluster."""
+        chosen: dict[str, str] = {"device": self.device, "engine": self.engine}
+        return chosen if {*chosen.values()} != {"auto"} else {}
 
     def engine_for(self, task: Task) -> Engine:
         """The engine, with a warning if nobody has tried it on this device."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fedcohort.core.deltas import Block, Factor
+from fedcohort.core.deltas import Factor, FactoredBlock
 from fedcohort.core.profile import Local
 from fedcohort.core.records import LogitMap
 from fedcohort.core.round.local_training import Job
@@ -86,7 +86,7 @@ class Lockstep(NamedTuple):
         return torch.cat([own[:, None].expand_as(step.rows).flatten() for own, step in pairs])
 
 
-def train_block(stack: Chain, lockstep: Lockstep, params: Tensor) -> tuple[Block, list[Tensor]]:
+def train_block(stack: Chain, lockstep: Lockstep, params: Tensor) -> tuple[FactoredBlock, list[Tensor]]:
     """All steps of clients that start from ``params``: their movements, and the loss of each step."""
     x, y, steps, after, maps, taken = lockstep
     weights, biases = stack.views(params)
@@ -99,7 +99,7 @@ def train_block(stack: Chain, lockstep: Lockstep, params: Tensor) -> tuple[Block
     clients, ends = torch.arange(len(taken)), after[taken]
     owner = lockstep.of_samples([clients] * len(steps))
     much = lockstep.of_samples(ends[:, 1:].unbind(1))
-    block = Block(factors, owner, much, params, ends[:, 0] - 1)
+    block = FactoredBlock(factors, owner, much, params, ends[:, 0] - 1)
     return block, [traces[client, :count] for client, count in enumerate(taken)]
 
 

@@ -9,7 +9,8 @@ How a client's steps are taken is decided by what they are, never by the user:
 
 - any network: autograd on a module whose tensors are views of the flat vector;
 - chains of convolutions, max-pooling, ReLU and linear layers: back-propagation by hand, the update inside
-  the matrix product (:mod:`.stack`);
+  the matrix product (:mod:`.chain`);
+- those with convolutions: the same by kernels written for the network and compiled (:mod:`.vector`);
 - many small clients on linear layers: all of them together, without forming their weights (:mod:`.lowrank`).
 """
 
@@ -30,6 +31,7 @@ from fedcohort.core.round.local_training import Job, by_autograd
 from fedcohort.core.task import Task
 from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split
+from fedcohort.engines import vector
 from fedcohort.engines.chain import Chain
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.lowrank import Lockstep, train_block
@@ -62,7 +64,7 @@ class PoolEngine(ReferenceEngine):
     def pool(self) -> ThreadPoolExecutor | None:
         """The workers; how many there are may change while a run goes on."""
         workers = self.asked or CORES
-        return _threads(workers) if workers > 1 else None
+        return threads(workers) if workers > 1 else None
 
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         each = map if self.pool is None else self.pool.map
@@ -126,9 +128,18 @@ class PoolEngine(ReferenceEngine):
         return [self._train_job(order, self.job(objective, order, number))]
 
     def _train_job(self, order: Order, job: Job) -> Answer:
-        by_hand = self.chain is not None and job.objective.affine and self.task.augment is None
-        descend = self.chain.descend if by_hand and self.chain is not None else self._by_module
-        return self.train_one(order, job._replace(model=self._model()), descend)
+        return self.train_one(order, job._replace(model=self._model()), self._take_steps)
+
+    def _take_steps(self, job: Job, weights: Weights) -> Tensor:
+        """The client's steps in the fastest way that there is."""
+        if self.chain is None or not job.objective.affine:
+            return self._by_module(job, weights)
+        program = vector.program_for(self.chain, tuple(job.x.shape[1:]))
+        if program is not None and program.takes(job):
+            trace = program.descend(job, weights)
+            if trace is not None:
+                return trace
+        return (self.chain.descend if job.augment is None else self._by_module)(job, weights)
 
     def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
         assert self.chain is not None  # noqa: S101  # blocks are made with it
@@ -220,7 +231,7 @@ def _columns(pairs: Sequence[tuple[A, B]]) -> tuple[list[A], list[B]]:
 
 
 @cache
-def _threads(count: int) -> ThreadPoolExecutor:
+def threads(count: int) -> ThreadPoolExecutor:
     """The workers of this process: runs that go on at the same time share them."""
     return ThreadPoolExecutor(count, "fedcohort", initializer=torch.set_num_threads, initargs=(1,))
 

@@ -94,12 +94,12 @@ def _worker(
         alone = alone.without_validation()
     model, privacy = experiment.network(alone), experiment.privacy
     task = Task(alone, model, experiment.local, privacy=privacy, seed=seed)
-    keep = ClientStore(_home(settings), token, alone.clients[0])
-    if not keep.agree({**table, "data": experiment.data}):
+    store = ClientStore(_home(settings), token, alone.clients[0])
+    if not store.agree({**table, "data": experiment.data}):
         raise refuse("a run that is no longer the one it agreed to: start a new one")
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
-    return Handler(method, task, keep, policy, reading)
+    return Handler(method, task, store, policy, reading)
 
 
 def _check_places(data: dict[str, Any]) -> None:

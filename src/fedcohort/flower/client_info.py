@@ -6,23 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from fedcohort.core.records import Memory
+from fedcohort.core.schema import TOLERANCE, count_fields, data_fields, moment_fields, summary_fields
 from fedcohort.data.scaling import Moments
 from fedcohort.flower import messages
 from fedcohort.flower.event_log import note
+from fedcohort.flower.fields import read_facts, read_record
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.transport import Admitted, Silence, Transport, understood
 from fedcohort.util.names import safe_name
 
-# The largest that a client may say of its data.
-SAMPLES = 10**12
-SIDE, SIDES = 2**31, messages.SIDES  # of an example
-CLASSES, NAME = 10_000, 200  # how many, and characters of a name
-LARGEST = 1e30  # of a mean, and of the root of a spread
-TOLERANCE = 1e-6  # relative, of sums of counts
+CLASSES, NAME = 10_000, 200  # how many a client may have, and characters of a name
 
 
 class ClientInfo(NamedTuple):
@@ -44,23 +40,29 @@ class ClientInfo(NamedTuple):
     def of(cls, node: int, payload: Payload, admitted: Admitted | None = None) -> "ClientInfo":
         """NonsenseError for what no honest client would say. The name of one that was ``admitted`` is not its
         own to choose."""
-        facts, tensors = payload.facts, payload.tensors
-        sizes, shape = _whole(facts.get("sizes"), SAMPLES), _whole(facts.get("shape"), SIDE)
-        (vocabulary,) = _whole([facts.get("vocabulary")], SIDE)
-        name = admitted.name if admitted else _name(facts.get("name"))
-        if len(sizes) != 3 or len(shape) > SIDES:
+        told, tensors = payload.facts, payload.tensors
+        sides = told.get("shape")
+        if not isinstance(sides, list) or len(sides) > messages.SIDES:
             raise NonsenseError("it does not say what its data are like")
-        classes = _classes(facts.get("classes"))
-        counts = tensors.get("counts", {}).get("counts")
-        if counts is not None:
-            _check_labels(counts, len(classes), sizes[0])
-            counts = _counted(counts, sizes[0])
-        summaries = {name: _counted(table, sizes[0]) for name, table in tensors.get("summaries", {}).items()}
-        own = tensors.get("moments")
-        moments = _moments(own, sizes[0], shape) if own else None
+        facts = read_facts(payload, data_fields(len(sides)))
+        (size, *_), shape = facts["sizes"], tuple(facts["shape"])
+        name = admitted.name if admitted else _name(told.get("name"))
+        classes = _classes(told.get("classes"))
+        counts = None
+        if "counts" in tensors:
+            counts = read_record(payload, "counts", count_fields(len(classes), size))["counts"]
+            _check_total(counts, size, all_of_them=True)
+        shapes = {name: table.shape for name, table in tensors.get("summaries", {}).items()}
+        summaries = read_record(payload, "summaries", summary_fields(shapes, size))
+        for table in summaries.values():
+            _check_total(table, size)
+        own, moments = tensors.get("moments"), None
+        if own:
+            numbers = moment_fields(shape[:1], size * math.prod(shape[1:]))
+            moments = Moments(**read_record(payload, "moments", numbers))
+        tables = counts, summaries, moments, own == {}
         key = admitted.key if admitted else ""
-        told = counts, summaries, moments, own == {}
-        return cls(node, name, sizes, classes, tuple(shape), vocabulary, *told, key)
+        return cls(node, name, facts["sizes"], classes, shape, facts["vocabulary"], *tables, key)
 
     @property
     def kind(self) -> tuple[tuple[int, ...], int]:
@@ -71,12 +73,6 @@ class ClientInfo(NamedTuple):
     def names(self) -> tuple[str, str]:
         """What the roster may call it: the second where others have the same name."""
         return self.name, f"{self.name} {self.node}"
-
-
-def _whole(value: Any, most: int) -> list[int]:
-    if not isinstance(value, list) or not all(type(each) is int and 0 <= each <= most for each in value):
-        raise NonsenseError("its sizes are not whole numbers")
-    return value
 
 
 def _name(value: Any) -> str:
@@ -101,33 +97,12 @@ def _classes(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _counted(table: Tensor, size: int) -> Tensor:
-    """A table in which each of ``size`` samples weighs 1 in all."""
-    most = size * (1 + TOLERANCE)
-    if not bool(((table >= 0) & (table <= most)).all()) or float(table.sum()) > most:
+def _check_total(table: Tensor, size: int, all_of_them: bool = False) -> None:
+    """Each of ``size`` samples weighs 1 in all."""
+    total, slack = float(table.sum()), TOLERANCE * size
+    if total > size + slack:
         raise NonsenseError(f"it counts more than its {size} training samples")
-    return table.double()
-
-
-def _moments(told: Memory, size: int, shape: Sequence[int]) -> Moments:
-    """Of as many columns as examples have, and of no more numbers than there are."""
-    columns = {name: value for name, value in told.items() if value.dtype == torch.float64}
-    if columns.keys() != set(Moments._fields) or {each.shape for each in columns.values()} != {(*shape[:1],)}:
-        raise NonsenseError("the moments of its columns have the wrong shape")
-    count, mean, spread = (columns[name] for name in Moments._fields)
-    if not bool(
-        (torch.stack([mean.abs(), spread.sqrt()]) <= LARGEST).all()
-    ):  # nor are they what is no number
-        raise NonsenseError("the moments of its columns are no numbers")
-    if not bool(((count >= 0) & (count <= size * math.prod(shape[1:]))).all()):
-        raise NonsenseError(f"its columns hold more numbers than its {size} training samples have")
-    return Moments(count, mean, spread)
-
-
-def _check_labels(counts: Tensor, classes: int, size: int) -> None:
-    if counts.shape != (classes,):
-        raise NonsenseError(f"it sent {counts.numel()} label counts for {classes} classes")
-    if not abs(float(counts.sum()) - size) <= TOLERANCE * size:
+    if all_of_them and total < size - slack:
         raise NonsenseError(f"its label counts do not add up to its {size} training samples")
 
 

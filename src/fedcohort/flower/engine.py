@@ -1,4 +1,4 @@
-"""The engine whose clients are on other machines: what the round loop asks of it becomes letters."""
+"""The engine whose clients are on other machines: what the round loop asks of it becomes messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,12 +13,22 @@ from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
+from fedcohort.core.schema import (
+    memory_fields,
+    model_records,
+    order_records,
+    poll_fields,
+    survey_fields,
+    update_fields,
+)
 from fedcohort.core.task import Task
 from fedcohort.core.trust import Trust
+from fedcohort.core.uploads import unmoved
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER
 from fedcohort.flower.event_log import note
-from fedcohort.flower.messages import Payload, write_models
+from fedcohort.flower.fields import read_record
+from fedcohort.flower.messages import Payload
 from fedcohort.flower.nodes import Nodes
 from fedcohort.flower.remote_store import Kept, RemoteStore
 from fedcohort.flower.transport import Silence, enclosed, understood
@@ -27,16 +37,15 @@ from fedcohort.flower.validation import (
     Norms,
     Score,
     all_scores,
-    expected_update,
     incredible,
     outsized,
-    told_accuracy,
-    told_answer,
-    told_loss,
-    told_memory,
-    told_score,
+    read_accuracy,
+    read_answer,
+    read_loss,
+    read_score,
 )
 from fedcohort.models.flat import Weights
+from fedcohort.models.last_layer import encoder
 from fedcohort.util.errors import UserError
 
 T = TypeVar("T")
@@ -58,8 +67,8 @@ class FlowerEngine:
         self, nodes: Nodes, method: Method, task: Task, run: Mapping[str, Any], trust: Trust
     ) -> None:
         self.nodes, self.method, self.task, self.trust = nodes, method, task, trust
-        self.run = {"merge": None, **run}  # facts that every letter holds
-        self.encoders: dict[str, Memory] = {}  # as letters hold them
+        self.run = {"merge": None, **run}  # facts that every message holds
+        self.encoders: dict[str, Memory] = {}  # as messages hold them
         self.has_encoders: set[int] = set()
         self.afresh: set[int] = set()  # clients that lost their memory: they start again
         self.empty = 0  # rounds in a row that nobody answered
@@ -84,7 +93,8 @@ class FlowerEngine:
             task = merged_task(self.task, encoders, plan)
             run = {**self.run, "merge": plan._asdict()}
             engine = FlowerEngine(self.nodes, self.method, task, run, self.trust)
-            engine.encoders = write_models(encoders, "encoder")
+            cut = [encoder(self.task.model, weights) for weights in encoders]
+            engine.encoders = model_records(cut, "encoder")
             self._merged = encoders, engine
         return self._merged[1]
 
@@ -93,7 +103,7 @@ class FlowerEngine:
         written = {order.client: self._order(order, number) for order in orders}
         early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
         self._early = {}
-        payloads = {c: self._letter(c, *order) for c, order in written.items() if c not in early}
+        payloads = {c: self._message(c, *order) for c, order in written.items() if c not in early}
         read = self._read_answer
         told = self._ask(messages.TRAIN, payloads, read, number)
         told |= self._heard({c: reply for c, reply in early.items() if not isinstance(reply, Silence)}, read)
@@ -114,7 +124,7 @@ class FlowerEngine:
         return answers
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
-        payloads = {answer.client: self._letter(answer.client, {"number": number}) for answer in answers}
+        payloads = {answer.client: self._message(answer.client, {"number": number}) for answer in answers}
         known = {answer.client: answer for answer in answers}
 
         def read(client: int, payload: Payload) -> Answer:
@@ -170,9 +180,8 @@ class FlowerEngine:
         clients = trial.clients.tolist()
         unknown = [client for client in clients if client not in known]
         payloads = self._trials(trial._replace(clients=torch.tensor(unknown, dtype=torch.long)), facts)
-        known |= self._ask(
-            messages.LOSS, payloads, lambda _, payload: told_loss(payload, "loss", self.trust), number
-        )
+        fields = poll_fields(self.trust)
+        known |= self._ask(messages.LOSS, payloads, lambda _, payload: read_loss(payload, fields), number)
         odd = self._incredible({client: known[client] for client in clients if client in known})
         return torch.tensor([torch.nan if c in odd else known.get(c, torch.nan) for c in clients])
 
@@ -183,7 +192,7 @@ class FlowerEngine:
 
         def read(client: int, payload: Payload) -> Tensor:
             size = int(self.task.federation.sizes[0, client])
-            return told_answer(payload, pattern, size if pattern.dim() else models - 1, self.trust)
+            return read_answer(payload, survey_fields(answer, models, size, self.trust))
 
         told = self._ask(messages.SURVEY, self._trials(trial), read)
         there = torch.tensor(sorted(told), dtype=torch.long)
@@ -193,7 +202,7 @@ class FlowerEngine:
     def cross_accuracy(self, trial: Trial) -> Tensor:
         models = len(trial.models)
         told = self._ask(
-            messages.CROSS, self._trials(trial), lambda _, payload: told_accuracy(payload, models)
+            messages.CROSS, self._trials(trial), lambda _, payload: read_accuracy(payload, models)
         )
         table = torch.full((models, len(trial.clients)), torch.nan)
         for column, client in enumerate(trial.clients.tolist()):
@@ -214,6 +223,7 @@ class FlowerEngine:
             own = model.version if isinstance(model, Kept) else None
             if own is None and kept is not None:
                 model = {**model, "buffers": torch.zeros(0)}
+            whole = {} if own is not None else model_records([Weights(model["params"], model["buffers"])])
             for client in members.tolist():
                 if own is None:
                     params[client] = model["params"]
@@ -221,16 +231,17 @@ class FlowerEngine:
                 known = own is not None or _is_sent(model, order)
                 facts = {"version": own, "poll": poll, "order": order.facts or None}
                 facts |= self._whose(client, kept)
-                sent = order.tensors if known else {"model/0": model, **order.tensors}
-                payloads[client] = self._letter(client, facts, sent)
+                sent = order.tensors if known else {**whole, **order.tensors}
+                payloads[client] = self._message(client, facts, sent)
         federation = self.task.federation
 
         def score(client: int, payload: Payload) -> Score:
-            return told_score(payload, int(federation.sizes[2, client]), federation.num_classes, self.trust)
+            return read_score(payload, int(federation.sizes[2, client]), federation.num_classes, self.trust)
 
         replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
-        losses = self._heard(polled, lambda _, payload: told_loss(payload, "train_loss", self.trust))
+        fields = poll_fields(self.trust, "train_loss")
+        losses = self._heard(polled, lambda _, payload: read_loss(payload, fields))
         odd = self._incredible(losses)
         self._polled = {c: (params[c], loss) for c, loss in losses.items() if c not in odd}
         enclosed_in = {c: enclosed(replies[c], "trained") for c in orders if c in replies}
@@ -247,7 +258,7 @@ class FlowerEngine:
             return {}
         federation, at_once = self.task.federation, not (orders[0].judged or self.method.silent)
         blank = self._blank(objective)
-        update = expected_update(objective, blank, orders[0])
+        update = update_fields(unmoved(objective, orders[0].transforms, orders[0].down, blank))
         fixed = update, federation.num_classes, at_once, self.method, blank, self.trust
         return {o.client: Expected(o, int(federation.sizes[0, o.client]), *fixed) for o in orders}
 
@@ -260,8 +271,7 @@ class FlowerEngine:
             "probes": sorted(order.probes),
             "judged": order.judged,
         }
-        quota = {} if order.quota is None else {"quota": {"quota": order.quota.long()}}
-        return Payload(facts, {"down": {} if self.method.silent else order.down, **quota})
+        return Payload(facts, order_records({} if self.method.silent else order.down, order.quota))
 
     def _version(self, client: int, mine: Memory) -> int:
         """Of the memory that a client is to use."""
@@ -275,10 +285,10 @@ class FlowerEngine:
         """Models to try, without statistics where clients have their own."""
         models, clients, kept = trial
         bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]
-        written, facts = write_models(bare), facts or {}
-        return {c: self._letter(c, {**facts, **self._whose(c, kept)}, written) for c in clients.tolist()}
+        written, facts = model_records(bare), facts or {}
+        return {c: self._message(c, {**facts, **self._whose(c, kept)}, written) for c in clients.tolist()}
 
-    def _letter(
+    def _message(
         self, client: int, facts: Mapping[str, Any], tensors: Mapping[str, Memory] | None = None
     ) -> Payload:
         sent = dict(tensors or {})
@@ -318,9 +328,10 @@ class FlowerEngine:
 
     def _fetch(self, versions: dict[int, int]) -> dict[int, Memory]:
         """Clients' memories; of one that does not answer, that of a client that never trained."""
-        payloads = {c: self._letter(c, {"version": version}) for c, version in versions.items()}
+        payloads = {c: self._message(c, {"version": version}) for c, version in versions.items()}
         blank = self._blank(self.method.objective)
-        told = self._ask(messages.MEMORY, payloads, lambda _, payload: told_memory(payload, blank))
+        fields = memory_fields(blank)
+        told = self._ask(messages.MEMORY, payloads, lambda _, payload: read_record(payload, "memory", fields))
         odd = self._outsized(told)
         self._refuse(odd)
         return {c: told[c] if c in told and c not in odd else blank for c in versions}

@@ -1,4 +1,4 @@
-"""A client's answers to letters: the simulation's reference engine, on a federation of this client alone.
+"""A client's answers to messages: the simulation's reference engine, on a federation of this client alone.
 
 What the client's own policy forbids is refused here, before anything is computed.
 """
@@ -20,7 +20,7 @@ from fedcohort.core.records import Memory, Recall, Round
 from fedcohort.core.roles import PROBES
 from fedcohort.core.roles.optional import Asks, Polls, Rations, Summarises
 from fedcohort.core.round.merge import plan_of
-from fedcohort.core.schema import asked
+from fedcohort.core.schema import answers_of
 from fedcohort.core.task import Task
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
@@ -29,6 +29,7 @@ from fedcohort.flower.ledger import OverspentError
 from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
+from fedcohort.models.last_layer import completed
 from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
@@ -44,12 +45,12 @@ class Handler:
         self,
         method: Method,
         task: Task,
-        keep: ClientStore,
+        store: ClientStore,
         policy: Policy,
         reading: Mapping[str, Any],
     ) -> None:
         """``reading`` are the run's options for reading the client's data, which the server chose."""
-        self.method, self.task, self.keep, self.policy = method, task, keep, policy
+        self.method, self.task, self.store, self.policy = method, task, store, policy
         self.reading = reading
         self.engine = ReferenceEngine(task) if policy.exact else CarefulEngine(task)
         self.alone = torch.tensor([0])
@@ -67,7 +68,7 @@ class Handler:
             messages.MEMORY: self.memory,
             messages.SCORE: self.score,
         }
-        if messages.KINDS[kind] not in asked(self.method):
+        if messages.KINDS[kind] not in answers_of(self.method):
             raise refuse(f"a question for its {messages.KINDS[kind]}: {self.method} asks for none")
         return hooks[kind](payload)
 
@@ -137,7 +138,7 @@ class Handler:
         options = {key: value for key, value in sorted(self.reading.items()) if key in of}
         what = f"{what} {json.dumps(options)}" if options else what
         size = self.task.data.client(0).size()
-        ledger = self.policy.ledger(self.keep.ledger, self.method.privacy(self.task.privacy).epsilon)
+        ledger = self.policy.ledger(self.store.ledger, self.method.privacy(self.task.privacy).epsilon)
         try:
             return tidied(torch.tensor(ledger.tell(what, cells, table.tolist())), size)
         except OverspentError as error:
@@ -188,17 +189,17 @@ class Handler:
         if not trained:
             raise Refusal(messages.NOTHING)
         (answer,) = trained
-        update = {**uploads.encoded(self.method.transforms, answer.up), "buffers": answer.buffers}
+        update = uploads.record(self.method.transforms, answer.up, answer.buffers)
         if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
             raise Refusal(messages.NOT_FINITE)
         if answer.mine:
-            self.keep.remember(answer.mine, number, version)
+            self.store.remember(answer.mine, number, version)
         told = {"steps": answer.steps, "size": answer.size}
         tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
         if self.method.silent:  # it trains for itself alone
             return Payload(told, tensors)
         if facts["judged"]:
-            self.keep.hold(update, number)
+            self.store.hold(update, number)
             return Payload(told, tensors)
         return Payload(told, {**tensors, "update": update})
 
@@ -233,7 +234,7 @@ class Handler:
         return told
 
     def update(self, payload: Payload) -> Payload:
-        update = self.keep.held(whole(payload.facts, "number", 0, LATEST))
+        update = self.store.held(whole(payload.facts, "number", 0, LATEST))
         if update is None:
             raise Refusal(messages.NOTHING)
         return Payload({}, {"update": update})
@@ -247,7 +248,7 @@ class Handler:
         return Payload({}, {"accuracy": {"accuracy": accuracy if self.policy.exact else torch.tensor(told)}})
 
     def _trial(self, engine: ReferenceEngine, payload: Payload, most: int | None = None) -> Trial:
-        """The models that the letter brings, for this client to try."""
+        """The models that the message brings, for this client to try."""
         models = read_models(payload)
         if not models or (most is not None and len(models) > most):
             raise refuse(f"to try {len(models)} models: {self.method} sends {most or 'some'}")
@@ -309,8 +310,8 @@ class Handler:
         if plan is None or payload.facts["merge"] != plan._asdict():
             raise refuse(f"to merge models: {self.method} does not, or not so")
         if sent := read_models(payload, "encoder"):
-            self.keep.store_encoders(sent)
-        encoders = self.keep.encoders()
+            self.store.store_encoders([completed(self.task.model, encoder) for encoder in sent])
+        encoders = self.store.encoders()
         if encoders is None:
             raise Refusal(messages.NO_ENCODERS)
         return self.engine.merged(encoders, plan)
@@ -318,7 +319,7 @@ class Handler:
     def _mine(self, engine: ReferenceEngine, version: int) -> Memory:
         if version == NEVER:
             return uploads.blank(self.method, _profile(engine.task))
-        mine = self.keep.memory(version)
+        mine = self.store.memory(version)
         if mine is None:
             raise Refusal(messages.FORGOT)
         return mine

@@ -1,13 +1,13 @@
-"""Letters: what the server and a client write to one another, and how Flower carries it.
+"""Messages: what the server and a client write to one another, and how Flower carries it.
 
-A letter is a few facts that JSON can hold, and named memories: dicts of tensors. Whatever a letter does not
+A message is a few facts that JSON can hold, and named memories: dicts of tensors. Whatever a message does not
 have is never sent. Whoever reads one trusts nothing of it: what :func:`write` could not have written is
 refused before anything is made of it.
 """
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ FAILED = "failed"  # anything else; its own log says what
 CODES = (FORGOT, NO_ENCODERS, NOT_FINITE, NOTHING, REFUSED, FAILED)
 UNREADABLE = "unreadable"  # what the server calls an answer that nobody could have meant
 
-# The largest letters that are read.
+# The largest messages that are read.
 FACTS = 1 << 22  # characters of facts
 DEEPEST = 16  # lists within lists
 RECORDS = 10_000  # memories
@@ -77,7 +77,7 @@ class Payload(NamedTuple):
 
 
 def write(payload: Payload, written: dict[int, ArrayRecord] | None = None) -> RecordDict:
-    """As Flower sends it; ``written`` spares the second writing of a memory that many letters share."""
+    """As Flower sends it; ``written`` spares the second writing of a memory that many messages share."""
     written = {} if written is None else written
     content = RecordDict({"facts": ConfigRecord({"json": json.dumps(payload.facts)})})
     for name, memory in payload.tensors.items():
@@ -144,12 +144,7 @@ def _header(data: bytes, kind: np.dtype[Any], shape: tuple[int, ...]) -> int | N
     return file.tell() if found == (shape, False, kind) else None
 
 
-def write_models(models: Sequence[Weights], kind: str = "model") -> dict[str, Memory]:
-    """Several models in one letter."""
-    return {f"{kind}/{number}": weights._asdict() for number, weights in enumerate(models)}
-
-
 def read_models(payload: Payload, kind: str = "model") -> list[Weights]:
-    """The inverse."""
+    """The inverse of :func:`fedcohort.core.schema.model_records`."""
     count = sum(name.startswith(f"{kind}/") for name in payload.tensors)
     return [Weights(**payload.tensors[f"{kind}/{number}"]) for number in range(count)]

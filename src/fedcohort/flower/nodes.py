@@ -16,7 +16,7 @@ TRIES = 3  # questions to a node that says nothing sensible of itself
 
 
 class Nodes:
-    """Letters to clients by their number."""
+    """Messages to clients by their number."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Nodes:
     ) -> None:
         self.transport, self.roster, self.question = transport, roster, question
         self.node = dict(enumerate(nodes))
-        self.away: set[int] = set()  # clients that did not answer the last time
+        self.unanswered: set[int] = set()  # clients that did not answer the last time
         self.newcomers: set[int] = set()  # nodes that were none of the clients when they came
         self.strangers = set(strangers)  # nodes that are known to be none
         self.tries: Counter[int] = Counter()  # questions to nodes whose answer made no sense
@@ -45,9 +45,9 @@ class Nodes:
         said = {c: replies.get(self.node[c], Silence("is offline")) for c in payloads}
         for client, reply in said.items():
             if isinstance(reply, Silence):
-                self.away |= set() if reply.code else {client}
-            elif client in self.away:
-                self.away.remove(client)
+                self.unanswered |= set() if reply.code else {client}
+            elif client in self.unanswered:
+                self.unanswered.remove(client)
                 note(self.roster.clients[client], "is back")
         return said
 
@@ -114,7 +114,7 @@ class Nodes:
 
     def _seat(self, node: int, client: int, missing: list[int]) -> None:
         """This node is that client, which no longer is missing."""
-        self.away |= set() if self.node[client] == NOWHERE else {client}
+        self.unanswered |= set() if self.node[client] == NOWHERE else {client}
         self.node[client] = node
         missing.remove(client)
 

@@ -208,9 +208,9 @@ def main(words: Sequence[str] | None = None) -> None:
     given = parser.parse_args(words)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(given.certificate, given.key)
-    gate = Proxy(given.upstream, given.ca, Keys(given.clients))
+    proxy = Proxy(given.upstream, given.ca, Keys(given.clients))
     limits = Limits(**{limit.name: getattr(given, limit.name) for limit in fields(Limits)})
-    door = Door(limits, serving, gate.receive, lambda line: print(line, flush=True))
+    door = Door(limits, serving, proxy.receive, lambda line: print(line, flush=True))
     try:
         asyncio.run(door.stay_open(given.host, given.port))
     except OSError as error:

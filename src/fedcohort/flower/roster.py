@@ -54,7 +54,7 @@ def gather(
     """The roster of all nodes that are there once they are as many as ``clients``, the node of each client,
     and the nodes that do not take part.
 
-    ``letter`` writes the question, given the classes of the federation (none before they are known).
+    ``payload`` writes the question, given the classes of the federation (none before they are known).
     """
     there = await_nodes(transport, clients, patience)
     infos = alike(ask_infos(transport, payload(()), there), wanted)

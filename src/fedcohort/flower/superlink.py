@@ -1,7 +1,7 @@
 """The server's side of a deployment: Flower's SuperLink behind TLS, and who is admitted to it.
 
 Three programs run here. The SuperLink keeps messages and hands them out; the SuperExec starts the ServerApp
-of each run; the gate is what clients reach. Each is started again when it ends, without the others: a run
+of each run; the proxy is what clients reach. Each is started again when it ends, without the others: a run
 outlives a crash of the SuperLink.
 """
 
@@ -47,14 +47,14 @@ class Server:
         programs = {
             "SuperLink": self._start_link,
             "SuperExec": self._start_executor,
-            "gate": self._start_gate,
+            "proxy": self._start_proxy,
         }
         record = self.home / "admitted.json"
         clients = Admission(self.certs / CLIENTS, record, CONNECTION, environment(self.home))
         running = dict[str, Process]()
         try:
             for name, start in programs.items():
-                if name == "gate":  # nobody gets in before those who may not are shut out
+                if name == "proxy":  # nobody gets in before those who may not are shut out
                     clients.look(say)
                 running[name] = start(say)
             say(f"serving at {self.host}:{self.port}")
@@ -103,7 +103,7 @@ class Server:
         command += ["--superexec-auth-secret-file", str(self._secret)]
         return Process(command, environment(self.home), say)
 
-    def _start_gate(self, say: Callable[[str], None]) -> Process:
+    def _start_proxy(self, say: Callable[[str], None]) -> Process:
         command = [sys.executable, "-m", "fedcohort.flower.proxy", "--upstream", self._link]
         command += ["--host", self.host, "--port", str(self.port), "--ca", str(self.certs / CA)]
         command += ["--certificate", str(self.certs / SERVER), "--key", str(self.certs / SERVER_KEY)]

@@ -1,4 +1,4 @@
-"""Letters to clients and their answers, whatever happens on the way and whatever is in them."""
+"""Messages to clients and their answers, whatever happens on the way and whatever is in them."""
 
 import hashlib
 import logging
@@ -49,7 +49,7 @@ Look = Future[Payload | Silence | None]
 
 
 class Transport:
-    """Sends letters to nodes, all at once, and waits for their answers."""
+    """Sends messages to nodes, all at once, and waits for their answers."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid, self.timeout = grid, timeout
@@ -160,7 +160,7 @@ def _open(reply: Message) -> Payload | Silence:
 
 
 def enclosed(payload: Payload, name: str) -> Payload | Silence:
-    """The answer to a second question, whose facts a letter holds under this name."""
+    """The answer to a second question, whose facts a message holds under this name."""
     facts = payload.facts.get(name)
     if not isinstance(facts, dict):
         return Silence(f"sent something unreadable: no '{name}'", messages.UNREADABLE)

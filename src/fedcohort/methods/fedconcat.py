@@ -25,7 +25,7 @@ Where we differ:
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -58,8 +58,6 @@ from fedcohort.api import (
 @dataclass(frozen=True)
 class FedConcat(Averaging, Grouping, Merges):
     """Trains a model for each group of clients with similar labels, then one linear layer on top of all."""
-
-    also_down: ClassVar[str] = "once, all groups' models without their last layer; then that layer alone"
 
     groups: Annotated[int, at_least(1), tune(2, 8)] = 5  # models to put side by side
     rounds: Annotated[int, at_least(1)] = 50  # that train them; all later ones train the layer on top

@@ -20,7 +20,7 @@ Where we differ:
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -47,8 +47,6 @@ from fedcohort.api import (
 @dataclass(frozen=True)
 class FedCor(Selector, Rehearses):
     """Learns with a Gaussian process which clients' losses fall together, and trains those who help most."""
-
-    also_down: ClassVar[str] = "for each fit one more round and poll, whose model is thrown away"
 
     warmup: Annotated[int, at_least(0)] = 15  # random rounds before the first fit, and one more
     interval: Annotated[int, at_least(1)] = 10  # rounds between fits

@@ -61,7 +61,6 @@ class FedSoft(Objective, Averaging, ServerOptimiser, Grouping, Asks, Tailors):
     personal: ClassVar[bool] = True
     sent_as_it_is: ClassVar[str] = "it is a whole model, not what training moved"
     shared: ClassVar[bool] = True
-    also_down: ClassVar[str] = "now and then all centres, to everybody"
 
     groups: Annotated[int, at_least(1), tune(2, 8)] = 5  # centres
     strength: Annotated[float, at_least(0), tune(1e-3, 1)] = 0.1  # lambda, of the pull towards the centres

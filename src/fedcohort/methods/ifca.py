@@ -21,7 +21,7 @@ Where we differ:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -49,8 +49,6 @@ from fedcohort.api import (
 @dataclass(frozen=True)
 class IFCA(Grouping, Asks):
     """Every chosen client gets all models and trains the one with the lowest loss on its own data."""
-
-    also_down: ClassVar[str] = "all groups' models instead of one"
 
     groups: Annotated[int, at_least(1), tune(2, 8)] = 4  # models; some may end up with nobody
     sharing: Literal["nothing", "trunk"] = "nothing"  # trunk: only the last layer is each group's own

@@ -21,7 +21,7 @@ Where we differ:
 import math
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -36,8 +36,6 @@ PIECE = 4096  # clients looked at together
 class KL(Selector, Rations):
     """Fills the cohort's rarest class from the largest clients, and trains on no more than the commonest
     class of the largest one."""
-
-    also_down: ClassVar[str] = "how many samples of each class a client may use"
 
     threshold: Annotated[float, at_least(0)] = 0.0  # stop below this divergence from uniform, in nats
     truncate: bool = True  # clients leave out samples of classes that are full; False: train on all

@@ -16,7 +16,7 @@ Where we differ:
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -48,8 +48,6 @@ from fedcohort.api import (
 @dataclass(frozen=True)
 class Scaffold(Objective, Averaging, ServerOptimiser, Broadcasts):
     """Cancels client drift with control variates: c at the server, c_k at each client."""
-
-    also_down: ClassVar[str] = "a control variate as large as the model"
 
     server_lr: Annotated[float, above(0), tune(0.1, 3)] = 1.0  # length of the server's step
     option: Literal["I", "II"] = "II"  # c_k from the gradient at the sent model, or from the movement

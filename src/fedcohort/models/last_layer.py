@@ -1,5 +1,6 @@
 """Where a network divides: an encoder, and the linear layer that it ends with."""
 
+import torch
 from torch import nn
 
 from fedcohort.models.flat import Flat, Weights
@@ -18,7 +19,18 @@ def last_layer(model: Flat) -> tuple[str, nn.Linear]:
     return model.ends_with, layer
 
 
+def encoder(model: Flat, weights: Weights) -> Weights:
+    """A network without that layer, as it travels."""
+    return weights._replace(params=weights.params[~model.within([last_layer(model)[0]])])
+
+
+def completed(model: Flat, encoder: Weights) -> Weights:
+    """The inverse, with a last layer that gives nothing but zeros."""
+    params = torch.zeros(model.num_params)
+    params[~model.within([last_layer(model)[0]])] = encoder.params
+    return encoder._replace(params=params)
+
+
 def encoder_bytes(model: Flat, weights: Weights) -> int:
     """What an encoder takes on the wire."""
-    _, layer = last_layer(model)
-    return weights.bytes - sum(p.numel() * p.element_size() for p in layer.parameters())
+    return encoder(model, weights).bytes

@@ -12,11 +12,13 @@ FedProx(mu=0.01)
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedcohort.core.method import METHODS, Method, make
+from fedcohort.core.method import Method, make, options_of, spell
+from fedcohort.core.roles import Part
 from fedcohort.presets.experiments import Conditions, conditions, fill, shown, under_conditions, words
 from fedcohort.presets.files import known, papers, tables
 from fedcohort.util.errors import UserError
@@ -46,37 +48,64 @@ class Preset:
     source: str  # where the paper states its values
     ours: str = ""  # what it does not state, and what stands there
 
-    def build(self, changes: Mapping[str, Any]) -> Method:
-        """The method after changes of its settings, labelled with the preset's name and the changes."""
+    def parts(self, changes: Mapping[str, Any]) -> list[Part]:
+        """Its parts after changes of their settings."""
         parts = parse(self.method)
         for key, value in changes.items():
-            holders = [values for name, values in parts if key in _settings(name)]
+            holders = [values for name, values in parts if key in options_of(name)]
             if len(holders) != 1:
-                known = " and ".join(f"{name} ({', '.join(_settings(name)) or 'none'})" for name, _ in parts)
+                known = " and ".join(f"{name} ({', '.join(options_of(name)) or 'none'})" for name, _ in parts)
                 wrong = "belongs to several parts" if holders else "unknown"
                 raise UserError(f"{self.name}.{key}: {wrong}; the preset's settings are of {known}")
             holders[0][key] = value
+        return [part for name, values in parts for part in make(name, values, self.name)]
+
+    def label(self, changes: Mapping[str, Any]) -> str:
+        """What results call it: the preset's name and the changes."""
         changed = ", ".join(f"{key}={value!r}" for key, value in changes.items())
-        label = f"{self.name}({changed})" if changed else self.name
-        method = Method.of(*(part for name, values in parts for part in make(name, values, self.name)))
-        return dataclasses.replace(method, label=label)
+        return f"{self.name}({changed})" if changed else self.name
 
 
 def preset(name: str, /, **changes: Any) -> Method:
     """The method called ``"paper/method"``, with settings changed by name."""
-    return known(name, presets(), "preset").build(changes)
+    found = known(name, presets(), "preset")
+    return dataclasses.replace(Method.of(*found.parts(changes)), label=found.label(changes))
 
 
-def read_method(text: str) -> Method:
-    """Any method as text: ``fedlecc+fedprox(mu=0.01)``, or a preset, ``fedlecc/haccs(rho=0.9)``."""
-    name = text.partition("(")[0].strip()
-    if "/" not in name:
+def read_method(text: str, **changes: Any) -> Method:
+    """Any method as text: ``fedlecc+fedprox(mu=0.01)``, a preset, ``fedlecc/haccs(rho=0.9)``, or one with
+    further parts, ``fedlecc/haccs+clip(1.0)``; ``changes`` are of a preset's settings."""
+    plain, named = _without_presets(text)
+    if not named:
         return Method.parse(text)
     try:
-        ((_, changes),) = parse("preset" + text.strip().removeprefix(name))
-    except (UserError, ValueError):
-        raise UserError(f"cannot read '{text}': write a preset alone, like fedlecc/haccs(rho=0.9)") from None
-    return preset(name, **changes)
+        terms = parse(plain)
+    except UserError:
+        cure = "write a preset like fedlecc/haccs(rho=0.9)+clip(1.0)"
+        raise UserError(f"cannot read '{text}': {cure}") from None
+    parts: list[Part] = []
+    labels = []
+    for name, values in terms:
+        values = {**values, **changes} if name in named else values
+        own = named[name].parts(values) if name in named else make(name, values)
+        labels.append(named[name].label(values) if name in named else "+".join(map(spell, own)))
+        parts += own
+    return dataclasses.replace(Method.of(*parts), label="+".join(labels))
+
+
+def _without_presets(text: str) -> tuple[str, dict[str, Preset]]:
+    """The text with a plain name in place of every preset's, and the preset that each of these stands for."""
+    named: dict[str, Preset] = {}
+
+    def stand_in(match: re.Match[str]) -> str:
+        name = f"preset_{len(named)}"
+        named[name] = known(match["name"], presets(), "preset")
+        return match["before"] + name
+
+    longest_first = "|".join(re.escape(name) for name in sorted(presets(), key=len, reverse=True))
+    # Of several that fit the longest: 'fedgwc/fedgwc+fedavgm' is a preset's name.
+    pattern = rf"(?P<before>(?:^|\+)\s*)(?P<name>(?:{longest_first})(?=\s*(?:[(+]|$))|[\w-]+/[^()+\s]*)"
+    return re.sub(pattern, stand_in, text), named
 
 
 def presets() -> dict[str, Preset]:
@@ -122,7 +151,3 @@ def listing(of: str | None = None) -> dict[str, Any]:
         "words": further,
         "shows": made,
     }
-
-
-def _settings(name: str) -> list[str]:
-    return [field.name for field in dataclasses.fields(METHODS.get(name))]  # type: ignore[arg-type]

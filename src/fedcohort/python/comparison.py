@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from fedcohort.runs.comparison import Plan, carry_out
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.standings import Outcome, Standing, rank
+from fedcohort.runs.results import write_summary
+from fedcohort.runs.standings import Outcome, Standing, rankings, with_conditions
 from fedcohort.util.cpu import one_thread
 
 
@@ -19,8 +20,9 @@ class Comparison(NamedTuple):
 
     @property
     def leaderboard(self) -> list[Standing]:
-        """Each method's mean over seeds, the best first."""
-        return rank(self.outcomes)
+        """Each method's mean over seeds, the best first; one condition after the other, where there are
+        several."""
+        return [standing for standings in rankings(self.outcomes) for standing in standings]
 
 
 def complete(plan: Plan, progress: bool) -> Comparison:
@@ -35,6 +37,9 @@ def complete(plan: Plan, progress: bool) -> Comparison:
             outcomes = carry_out(plan, shown)
     finally:
         shown.stop()
+    outcomes = with_conditions(plan.home, outcomes)
+    if news:
+        write_summary(plan.home, outcomes)
     page = write_report([plan.home], plan.home / REPORT, private=True) if news else None
     return Comparison(plan.home, outcomes, page)
 

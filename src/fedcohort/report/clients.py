@@ -36,14 +36,14 @@ def client_cards(evidence: Evidence, run: Run) -> Iterator[Card]:
     """All charts of a run for which it has the numbers."""
     labels = evidence.labels_of(run)
     if isinstance(labels, Labels):
-        yield _labels_card(labels, run, len(evidence.runs))
-        yield _map_card(labels, run, len(evidence.runs))
+        yield _labels_card(labels, run, evidence.shown)
+        yield _map_card(labels, run, evidence.shown)
     else:
         yield Card("Labels", labels, tags=run.tags)
     if (card := _interaction_card(run)) is not None:
         yield card
     if len(run.visits):
-        yield participation_card(run, len(evidence.runs))
+        yield participation_card(run, evidence.shown)
     yield from group_cards(run)
 
 

@@ -1,13 +1,15 @@
 """Which cards make up the report of runs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from fedcohort.report import curves
 from fedcohort.report.clients import client_cards
-from fedcohort.report.events import happened_tab
+from fedcohort.report.conditions import choices, overview_cards
+from fedcohort.report.events import happened_cards
 from fedcohort.report.evidence import Evidence, Labels, Run
 from fedcohort.report.labels import psi_card
-from fedcohort.report.page import ALL, Filter, Page, Tab
+from fedcohort.report.page import ALL, Card, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
 from fedcohort.report.served import served_cards
@@ -15,47 +17,56 @@ from fedcohort.report.standings import leaderboard_card, rounds_card, standings_
 
 
 def runs_page(evidence: Evidence) -> Page:
-    """The report of one or several runs, the least served clients first."""
-    runs = _best_first(evidence)
+    """The report of one or several runs, the least served clients first; under several conditions, each part
+    of the page is about one of them, except for the overview."""
+    parts = evidence.parts
+    runs = [run for part in parts for run in _best_first(part)]
     methods = [(title, title) for title in dict.fromkeys(run.title for run in runs)]
     seeds = [(str(seed), f"seed {seed}") for seed in evidence.seeds]
-    one_run = (Filter("method", "Method", methods), Filter("seed", "Seed", seeds))
+    conditions, tags = choices([part.settings for part in parts])
+    by_seed = Filter("seed", "Seed", seeds)
+    one_run = (*conditions, Filter("method", "Method", methods), by_seed)
     compared = (
+        *conditions,
         Filter("method", "Method", [(ALL, "all methods"), *methods]),
         Filter("seed", "Seed", curves.views(evidence)),
         Filter("scope", "Scope", [(scope, scope) for scope in curves.scopes(evidence)]),
     )
-    comparison = [
+
+    def each(make: Callable[[Evidence], Iterable[Card]]) -> list[Card]:
+        """The cards of every condition, which its filters show."""
+        return [
+            replace(card, tags={**card.tags, **own})
+            for part, own in zip(parts, tags, strict=True)
+            for card in make(part)
+        ]
+
+    def of_runs(make: Callable[[Evidence, Run], Iterable[Card]]) -> list[Card]:
+        return each(lambda part: (card for run in _best_first(part) for card in make(part, run)))
+
+    found = (
+        Tab("served", "Who is served", of_runs(served_cards), one_run),
+        Tab("methods", "Methods", [*overview_cards(evidence), *each(_methods)], compared),
+        Tab("clients", "Clients", of_runs(client_cards), one_run),
+        Tab("skew", "Label skew", each(_skew), (*conditions, by_seed)),
+        Tab("happened", "What happened", each(happened_cards), one_run),
+        Tab("sent", "What left clients", each(sent_cards), one_run),
+        Tab("origin", "Provenance", [provenance_card(evidence)]),
+    )
+    title = f"fedcohort report: {_name(evidence)}"
+    return Page(title, _subtitle(evidence), tuple(tab for tab in found if tab.cards))
+
+
+def _methods(evidence: Evidence) -> Iterator[Card]:
+    """Method against method."""
+    yield leaderboard_card(evidence)
+    found = (
         rounds_card(evidence),
         *curves.accuracy_cards(evidence),
         curves.fairness_card(evidence),
         curves.entropy_card(evidence),
-    ]
-    return Page(
-        f"fedcohort report: {_name(evidence)}",
-        _subtitle(evidence),
-        (
-            Tab(
-                "served",
-                "Who is served",
-                [card for run in runs for card in served_cards(evidence, run)],
-                one_run,
-            ),
-            Tab(
-                "methods",
-                "Methods",
-                [leaderboard_card(evidence), *(card for card in comparison if card is not None)],
-                compared,
-            ),
-            Tab(
-                "clients", "Clients", [card for run in runs for card in client_cards(evidence, run)], one_run
-            ),
-            *_skew_tab(evidence),
-            *happened_tab(evidence, one_run),
-            Tab("sent", "What left clients", sent_cards(evidence), one_run),
-            Tab("origin", "Provenance", [provenance_card(evidence)]),
-        ),
     )
+    yield from (card for card in found if card is not None)
 
 
 def _best_first(evidence: Evidence) -> list[Run]:
@@ -64,15 +75,12 @@ def _best_first(evidence: Evidence) -> list[Run]:
     return sorted(evidence.runs, key=lambda run: (not run.complete, order.index(run.title), run.seed))
 
 
-def _skew_tab(evidence: Evidence) -> list[Tab]:
+def _skew(evidence: Evidence) -> Iterator[Card]:
     """PSI for every federation whose labels are known."""
-    cards = []
     for run in {run.facts["fingerprint"]: run for run in evidence.runs}.values():
         labels = evidence.labels_of(run)
         if isinstance(labels, Labels):
-            cards.append(psi_card(labels.counts, labels.clients, labels.classes, {"seed": str(run.seed)}))
-    seeds = [(str(seed), f"seed {seed}") for seed in evidence.seeds]
-    return [Tab("skew", "Label skew", cards, (Filter("seed", "Seed", seeds),))] if cards else []
+            yield psi_card(labels.counts, labels.clients, labels.classes, {"seed": str(run.seed)})
 
 
 def _name(evidence: Evidence) -> str:
@@ -85,6 +93,7 @@ def _subtitle(evidence: Evidence) -> str:
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",
+        *([f"{len(evidence.parts)} conditions"] if len(evidence.parts) > 1 else []),
         f"{_each(f'{evidence.clients_of(run):,}' for run in evidence.runs)} clients",
         f"{_each(f'{each.rounds:,}' for each in asked)} rounds",
         f"data: {_each(each.source for each in asked)}",

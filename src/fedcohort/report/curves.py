@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcohort.report.evidence import Curve, Evidence, Labels, Run
 from fedcohort.report.page import Card
-from fedcohort.report.style import OTHERS, figure, look, plain, small, thinned
+from fedcohort.report.style import OTHERS, figure, plain, small, thinned
 from fedcohort.stats.label_distances import Array
 
 SCOPES = ("global", "personal", "adapted")
@@ -86,7 +86,7 @@ def lines(evidence: Evidence, series: Iterator[Series], hover: str, shape: str =
 
     traces: list[Any] = []
     for title, view, x, y, spread in series:
-        style = look(evidence.titles.index(title), title in evidence.references)
+        style = evidence.look(title)
         tags = {"method": title, "seed": view}
         keep = thinned(len(x))
         x, y = x[keep], y[keep]

@@ -1,19 +1,16 @@
 """What happened to whom, in runs whose clients were on other machines."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from fedcohort.report.evidence import Evidence, Run
-from fedcohort.report.page import Card, Filter, Tab, Table
+from fedcohort.report.page import Card, Table
 from fedcohort.runs.events import EVENTS, LOG, read_events, summed_up
 from fedcohort.util.errors import UserError
 
 
-def happened_tab(evidence: Evidence, filters: Sequence[Filter]) -> list[Tab]:
+def happened_cards(evidence: Evidence) -> list[Card]:
     """Nothing where clients were simulated."""
-    cards = [_card(run) for run in evidence.runs if run.about.elsewhere]
-    return [Tab("happened", "What happened", cards, filters)] if cards else []
+    return [_card(run) for run in evidence.runs if run.about.elsewhere]
 
 
 def _card(run: Run) -> Card:

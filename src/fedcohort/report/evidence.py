@@ -2,10 +2,9 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,14 @@ from numpy.typing import NDArray
 
 from fedcohort.core.evaluate import Row
 from fedcohort.core.roles import Grouping
+from fedcohort.report.style import look
 from fedcohort.runs.about import About
+from fedcohort.runs.conditions import combinations, joins
+from fedcohort.runs.flat import Settings
+from fedcohort.runs.results import placed_in
 from fedcohort.runs.run import final_metrics
 from fedcohort.runs.standings import Outcome
-from fedcohort.runs.stored import AGAIN, TABLE, Asked, RunDir, in_order, runs_of, settings_file
+from fedcohort.runs.stored import AGAIN, TABLE, RunDir, RunSettings, runs_in
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
@@ -54,14 +57,15 @@ class Run:
     visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
     rounds: int  # completed
     by_group: dict[tuple[str, int], Curve] = field(default_factory=dict)  # what its grouping tells
+    settings: Settings = field(default_factory=dict)  # the conditions, where runs of its comparison differ
 
     @property
     def directory(self) -> Path:
         return self.home.directory
 
     @property
-    def asked(self) -> Asked:
-        return self.home.asked
+    def asked(self) -> RunSettings:
+        return self.home.settings
 
     @property
     def about(self) -> About:
@@ -85,7 +89,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.title, self.seed, self.directory, self.metrics)
+        return Outcome(self.title, self.seed, self.directory, self.metrics, settings=self.settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +99,37 @@ class Evidence:
     runs: tuple[Run, ...]
     labels: dict[str, Labels | str]  # by fingerprint: the counts, or why there are none
     left_out: tuple[str, ...] = ()  # which runs cannot be read, and why
+    whole: "Evidence | None" = None  # of which these are the runs under one condition
 
     @property
     def titles(self) -> list[str]:
         return list(dict.fromkeys(run.title for run in self.runs))
+
+    @property
+    def settings(self) -> Settings:
+        """The condition of a part."""
+        return self.runs[0].settings if self.whole is not None else {}
+
+    @cached_property
+    def parts(self) -> "list[Evidence]":
+        """The runs under each condition; where there is one, all."""
+        conditions = combinations([run.settings for run in self.runs])
+        if len(conditions) == 1:
+            return [self]
+        found = []
+        for told in conditions:
+            runs = (replace(run, settings=told) for run in self.runs if joins(run.settings, told))
+            found.append(replace(self, runs=tuple(runs), whole=self))
+        return found
+
+    @property
+    def shown(self) -> int:
+        """How many runs the page has to show."""
+        return sum(len(part.runs) for part in self.whole.parts) if self.whole else len(self.runs)
+
+    def look(self, title: str) -> dict[str, Any]:
+        """The line of a method, the same under every condition."""
+        return look((self.whole or self).titles.index(title), title in self.references)
 
     @property
     def references(self) -> frozenset[str]:
@@ -129,13 +160,12 @@ class Evidence:
 def gather(directories: Sequence[Path]) -> Evidence:
     """Every run in these directories, each of one run or of a comparison, that has ended a round. One that is
     damaged is left out, and named."""
-    found: dict[Path, Run] = {}
     left_out: list[str] = []
-    for home in chain.from_iterable(_homes(directory, left_out) for directory in directories):
-        where = home.directory.resolve()
+    found: list[Run] = []
+    for home in runs_in(directories, left_out):
         try:
-            if where not in found and (run := _read(home)) is not None:
-                found[where] = run
+            if (run := _read(home)) is not None:
+                found.append(run)
         except UserError as error:
             left_out.append(str(error))
     if not found:
@@ -144,20 +174,8 @@ def gather(directories: Sequence[Path]) -> Evidence:
         raise UserError(left_out[0] if left_out else nothing)
     for why in dict.fromkeys(left_out):
         warnings.warn(f"a run is left out: {why}", RuntimeWarning, stacklevel=2)
-    runs = _distinct(list(found.values()))
+    runs = _distinct(found)
     return Evidence(runs, _labels(runs), tuple(dict.fromkeys(left_out)))
-
-
-def _homes(directory: Path, left_out: list[str]) -> Iterator[RunDir]:
-    """The runs of a directory in the order in which they were asked for."""
-    settings_file(directory)
-    homes = []
-    for path in runs_of(directory):
-        try:
-            homes.append(RunDir.read(path))
-        except UserError as error:
-            left_out.append(str(error))
-    yield from in_order(directory, homes)
 
 
 def _read(home: RunDir) -> Run | None:
@@ -177,8 +195,8 @@ def _read(home: RunDir) -> Run | None:
             values.append(row.value)
     return Run(
         home,
-        home.asked.title,
-        home.asked.seed,
+        home.settings.title,
+        home.settings.seed,
         complete,
         home.environment(),
         final_metrics(rows),
@@ -219,8 +237,16 @@ def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, 
 
 
 def _distinct(runs: list[Run]) -> tuple[Run, ...]:
-    """Runs of one method get titles that tell their directories apart if they are no seeds of one thing: the
-    seed is the same, or any other setting is not."""
+    """Runs of one comparison differ by its conditions. Of several, runs of one method get titles that tell
+    their directories apart if they are no seeds of one thing: the seed is the same, or any other setting is
+    not."""
+    homes = {run.directory.parent for run in runs}
+    if len(homes) == 1:
+        placed = placed_in([run.home for run in runs])
+        return tuple(
+            replace(run, title=own.method, settings=own.settings)
+            for run, own in zip(runs, placed, strict=True)
+        )
     shared = Counter((run.title, run.seed) for run in runs)
     ambiguous = {title for (title, _), count in shared.items() if count > 1}
     asked: dict[str, dict[str, Any]] = {}

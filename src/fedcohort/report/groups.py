@@ -29,7 +29,7 @@ def group_cards(run: Run) -> Iterator[Card]:
     if origins := splits(run):
         yield _tree_card(run, origins)
     for metric in dict.fromkeys(metric for metric, _ in run.by_group):
-        yield _told_card(run, metric)
+        yield _metric_card(run, metric)
 
 
 def _groups_card(run: Run) -> Card:
@@ -67,7 +67,7 @@ def _groups_card(run: Run) -> Card:
     )
 
 
-def _told_card(run: Run, metric: str) -> Card:
+def _metric_card(run: Run, metric: str) -> Card:
     """A number that the grouping tells of each group, round by round."""
     import plotly.graph_objects as go
 

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 
 from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Table
+from fedcohort.runs.conditions import in_words, keys_of, text
 from fedcohort.runs.stored import CONFIG
 from fedcohort.util.files import read_text
 
 
 def provenance_card(evidence: Evidence) -> Card:
     """With what, on what and by which command every run was made."""
+    conditions = keys_of(run.settings for run in evidence.runs)
     columns = (
         "method",
+        *conditions,
         ">seed",
         ">rounds",
         "state",
@@ -29,6 +32,7 @@ def provenance_card(evidence: Evidence) -> Card:
         rows.append(
             [
                 run.title,
+                *(text(run.settings[key]) if key in run.settings else "–" for key in conditions),
                 f"{run.seed}",
                 f"{run.rounds}",
                 "complete" if run.complete else f"at {run.rounds} of {run.asked.rounds} rounds",
@@ -61,5 +65,5 @@ def _settings(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "Versions", "\n".join(versions)
     for run in evidence.runs:
         if run.seed == evidence.seeds[0]:
-            text = read_text(run.directory / CONFIG)
-            yield f"Settings of {run.title}, seed {run.seed}", f"# {run.directory}\n{text}"
+            which = ", ".join(filter(None, (run.title, in_words(run.settings), f"seed {run.seed}")))
+            yield f"Settings of {which}", f"# {run.directory}\n{read_text(run.directory / CONFIG)}"

@@ -82,10 +82,10 @@ def label_counts(run: Run) -> str:
     """Whether and how exactly label counts left the client."""
     if not run.about.known:
         return "not known"
-    return _told_as(run.about.privacy) if run.about.asks_for_tables else "not asked for"
+    return _disclosure(run.about.privacy) if run.about.asks_for_tables else "not asked for"
 
 
-def _told_as(privacy: Privacy) -> str:
+def _disclosure(privacy: Privacy) -> str:
     return f"noised (epsilon {privacy.epsilon:g})" if privacy.counts == "noised" else privacy.counts
 
 

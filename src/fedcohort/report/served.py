@@ -27,7 +27,7 @@ def served_cards(evidence: Evidence, run: Run) -> list[Card]:
         return [Card(title, sentences=[f"Of this run that is not known: {why}."], tags=run.tags)]
     return [
         Card(title, sentences=sentences(service), tags=run.tags),
-        luck_card(service, len(evidence.runs)),
+        luck_card(service, evidence.shown),
         Card("The least served clients", table=_table(service), tags=run.tags, note=NOTE),
     ]
 

@@ -1,30 +1,19 @@
 """The leaderboard, and whether differences between methods are more than luck of the seed."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
+from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
 from fedcohort.runs.standings import SCOPES, Standing, cell, columns, rank, rounds_cells, uneven
+from fedcohort.stats.paired import LEVEL, SEEDS, Paired, holm, paired
 
 MAIN = "global.accuracy"
 LOSS = "global.loss"
-SEEDS = 3  # fewest for a test: with two, an interval is nearly as wide as all accuracies
-LEVEL = 0.05
-
-
-class Paired(NamedTuple):
-    """How far a method is behind another on the same seeds."""
-
-    seeds: int
-    mean: float
-    low: float  # of the 95 % interval of the mean
-    high: float
-    p: float  # paired t-test, two-sided
 
 
 def standings_of(evidence: Evidence) -> list[Standing]:
@@ -46,29 +35,6 @@ def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, st
             if first.setdefault(went, title) != title:
                 copies[title] = first[went]
     return copies
-
-
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
-    """Student's t-test of differences between runs that share seed, data and partition."""
-    from scipy.stats import t
-
-    gaps = np.subtract(ours, theirs)
-    mean, error = float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
-    reach = error * float(t.ppf(1 - LEVEL / 2, len(gaps) - 1))
-    p = 1.0 if mean == 0 else float("nan")  # a constant difference: no test can judge it
-    if error > 0:
-        p = 2 * float(t.sf(abs(mean) / error, len(gaps) - 1))
-    return Paired(len(gaps), mean, mean - reach, mean + reach, p)
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """P-values adjusted for having made several tests (Holm 1979)."""
-    values = np.asarray(p, dtype=float)
-    order, out = np.argsort(values), values.copy()
-    known = int((~np.isnan(values)).sum())
-    factors = np.maximum(known - np.arange(len(values)), 1)
-    out[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1)
-    return out.tolist()
 
 
 def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, Paired]:
@@ -124,9 +90,10 @@ def leaderboard_card(evidence: Evidence) -> Card:
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
+    where = f"Runs with {in_words(evidence.settings)} only. " if evidence.settings else ""
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
     table = Table(heads, rows, frozenset(strong))
-    return Card("Leaderboard", spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
+    return Card("Leaderboard", where + spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
 
 
 def rounds_card(evidence: Evidence) -> Card | None:

@@ -17,7 +17,7 @@ from fedcohort.core.method import METHODS, Method, make
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.roles import Grouping
 from fedcohort.core.task import Task
-from fedcohort.runs.client_messages import REFERENCE, Leaving, leaving, reference
+from fedcohort.runs.client_messages import REFERENCE, Exchanged, leaving, reference
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.files import damaged, fields, read_json
@@ -43,7 +43,7 @@ class About:
     groups_by_labels: bool = False
     groups_from_start: bool = False  # clients choose among models that are there before the first round
     privacy: Privacy = field(default_factory=Privacy)  # as the method tightens it
-    answers: tuple[Leaving, ...] = ()
+    answers: tuple[Exchanged, ...] = ()
     model: str = ""  # with which the answers have these bytes
 
     @classmethod
@@ -59,12 +59,12 @@ class About:
             return cls(privacy=privacy, elsewhere=elsewhere)
         values = [value for _, own in parse(text) for value in own.values()]
         modest = all(abs(value) <= MODEST for value in values if isinstance(value, int | float))
-        answers = _listed(lambda: reference(method)) if modest and not method.pooled else ()
+        answers = _listed(lambda: reference(method)[0]) if modest and not method.pooled else ()
         return cls._of(method, privacy, answers, REFERENCE, elsewhere)
 
     @classmethod
     def _of(
-        cls, method: Method, privacy: Privacy, answers: tuple[Leaving, ...], model: str, elsewhere: bool
+        cls, method: Method, privacy: Privacy, answers: tuple[Exchanged, ...], model: str, elsewhere: bool
     ) -> "About":
         grouping = method.grouping
         return cls(
@@ -91,7 +91,7 @@ class About:
         """The inverse of :meth:`text`."""
         table = read_json(path, DELETE)
         kept = fields(table, {"privacy": dict, "answers": tuple[dict, ...]}, path, DELETE)
-        answers = tuple(Leaving(**fields(answer, ANSWER, path, DELETE)) for answer in kept["answers"])
+        answers = tuple(Exchanged(**fields(answer, ANSWER, path, DELETE)) for answer in kept["answers"])
         try:
             privacy = build(Privacy, kept["privacy"], "privacy")
             return build(cls, {**table, "privacy": privacy, "answers": answers}, "")
@@ -131,7 +131,7 @@ def built_in_grouping(text: str, name: str) -> Grouping | None:
     return part if isinstance(part, Grouping) else None
 
 
-def _answers(method: Method, task: Task, profile: Profile) -> tuple[tuple[Leaving, ...], str]:
+def _answers(method: Method, task: Task, profile: Profile) -> tuple[tuple[Exchanged, ...], str]:
     """What leaves a client with this run's model; the one that holds all data sends nothing."""
     if method.pooled:
         return (), ""
@@ -140,7 +140,7 @@ def _answers(method: Method, task: Task, profile: Profile) -> tuple[tuple[Leavin
     return answers, f"this run's model, {steps} local step{'s' * (steps > 1)}"
 
 
-def _listed(ask: Callable[[], Sequence[Leaving]]) -> tuple[Leaving, ...]:
+def _listed(ask: Callable[[], Sequence[Exchanged]]) -> tuple[Exchanged, ...]:
     try:
         return tuple(ask())
     except Exception:  # somebody else's hooks or settings, called out of turn: anything may happen

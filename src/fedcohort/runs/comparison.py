@@ -1,7 +1,7 @@
 """Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import tomli_w
 import torch
 
+from fedcohort.core.engine import Engine
 from fedcohort.core.method import Method
 from fedcohort.core.round.loop import start
 from fedcohort.core.round.misfit import misfit
@@ -35,7 +36,7 @@ from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
     ROSTER,
-    Asked,
+    RunSettings,
     read_environment,
     read_result,
     runs_of,
@@ -112,6 +113,10 @@ class Plan:
         jobs = tuple(replace(job, experiment=job.experiment.tracked(texts)) for job in self.jobs)
         return replace(self, experiment=self.experiment.tracked(texts), jobs=jobs)
 
+    def running_on(self, ray: str | None) -> "Plan":
+        """The same plan on a Ray cluster, if one is named."""
+        return replace(self, experiment=self.experiment.running_on(ray))
+
 
 def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
@@ -141,7 +146,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     path = settings_file(directory)
     table = read_toml(path)
     refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
-    experiment = Experiment.of(table, path.stem)
+    experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
         plan = _plan(experiment, directory)
         adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
@@ -171,7 +176,7 @@ def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
     for directory in runs_of(plan.home):
         if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
             continue
-        theirs = Asked.read(directory)
+        theirs = RunSettings.read(directory)
         same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
         gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
         change = difference(same[0].table, theirs.table) if same else gone
@@ -185,7 +190,7 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
     They go one after the other, each on all cores, until it is seen that all will take long: then they go
-    side by side.
+    side by side. On a cluster see :mod:`fedcohort.runs.on_ray`.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
@@ -193,7 +198,11 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
         left = [job for job in plan.jobs if read_result(job.directory) is None]
         schedule = Schedule(left)
         timed = Timed(watcher, schedule)
-        if side_by_side() > 1:
+        if plan.experiment.means.ray and left:
+            from fedcohort.runs.on_ray import carry_out_on_ray
+
+            carry_out_on_ray(plan, schedule, timed)
+        elif side_by_side() > 1:
             _until_worth_it(schedule, timed)
             if len(schedule.waiting) > 1:
                 schedule.size = min(side_by_side(), len(schedule.waiting))
@@ -254,7 +263,7 @@ def _jobs(experiment: Experiment, home: Path) -> list[Job]:
     return list(jobs.values())
 
 
-def run_job(job: Job, watcher: Watcher) -> Outcome:
+def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:
     """One run to its end."""
     numbers, table = read_result(job.directory), job.table
     if numbers is not None:
@@ -268,7 +277,7 @@ def run_job(job: Job, watcher: Watcher) -> Outcome:
     with disk_mistakes(job.directory):
         job.directory.mkdir(parents=True, exist_ok=True)
         with held(job.directory):
-            outcome = _run(job, task, recorder, watcher)
+            outcome = _run(job, task, recorder, watcher, engine)
     watcher.end(outcome)
     return outcome
 
@@ -299,7 +308,9 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     )
 
 
-def _run(job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
+def _run(
+    job: Job, task: Task, recorder: Recorder, watcher: Watcher, engine: Callable[[Task], Engine] | None
+) -> Outcome:
     experiment, restored = job.experiment, recorder.open()
     if restored is not None:
         refuse_misfit(restored[0], job, task.for_method(job.method), experiment.rounds)
@@ -308,7 +319,8 @@ def _run(job: Job, task: Task, recorder: Recorder, watcher: Watcher) -> Outcome:
     callbacks, folder = (recorder, progress, *trackers), job.directory / CLIENTS
     wishes = experiment.rounds, experiment.evaluation
     with recorder.doubting(restored), own_mistakes():
-        result = run(job.method, task, *wishes, callbacks, restored, experiment.means.engine_for, folder)
+        made = engine or experiment.means.engine_for
+        result = run(job.method, task, *wishes, callbacks, restored, made, folder)
     if result.state.round < experiment.rounds:
         raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)

@@ -146,6 +146,12 @@ class Experiment:
         kept = [tracker for tracker in self.trackers if tracker.name not in {other.name for other in more}]
         return dataclasses.replace(self, trackers=(*kept, *more)) if more else self
 
+    def running_on(self, ray: str | None) -> "Experiment":
+        """The same experiment on this Ray cluster; None: where its file says."""
+        if ray is None:
+            return self
+        return dataclasses.replace(self, means=dataclasses.replace(self.means, ray=ray))
+
     def swept(self, texts: Iterable[str], also_as_it_is: bool = False) -> "Experiment":
         """The same experiment with further values, written like ``local.lr=0.01,0.1``; of settings that were
         not swept so far, perhaps also the one that they have."""
@@ -198,6 +204,11 @@ class Experiment:
             slot.append(vars(self).get("brought") or source.load(Places.of(self.data.get("root"))))
         return slot[0]
 
+    def bring(self, dataset: Dataset) -> None:
+        """What somebody else has read of these data, if nobody here has."""
+        slot = _cached_dataset(repr(self.data))
+        slot[:] = slot or [dataset]
+
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which cannot find what is in the memory of this one."""
         return vars(self) | ({"brought": self.dataset} if self.data["source"] == "memory" else {})
@@ -247,8 +258,8 @@ class Experiment:
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
-        if method is None and self.means != Means():
-            sections["run"] = dataclasses.asdict(self.means)
+        if method is None and (kept := self.means.kept):
+            sections["run"] = kept
         if method is None and self.sweep.values:
             sections["sweep"] = self.sweep.table()
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from fedcohort.runs.stored import CONFIG, RESULT, TABLE, Asked, runs_of
+from fedcohort.runs.stored import CONFIG, RESULT, TABLE, RunSettings, runs_of
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 
@@ -28,7 +28,7 @@ def adopted(home: Path, runs: Runs) -> dict[Path, Path]:
     found = {}
     for old in runs_of(home):
         if old not in there:
-            table = Asked.read(old).table
+            table = RunSettings.read(old).table
             new = next((new for new, ours in runs if begins(table, ours)), None)
             if new is not None and not new.exists():
                 found[old] = new

@@ -34,21 +34,29 @@ def describe(name: str) -> dict[str, Any]:
         ],
         "needs": {use: USES[use] for use in sorted(part.uses())},
         "sends": sends(name),
-        "reference_model": REFERENCE,
-        "leaves": [] if part.pooled else [one._asdict() for one in reference(Method.of(part))],
+        **_messages(Method.of(part)),
         "file": inspect.getsourcefile(cls),
     }
 
 
 def _combination(method: Method) -> dict[str, Any]:
-    """Which part answers which question, what they need together, and what leaves a client."""
+    """Which part answers which question, what they need together, and what clients are sent and tell."""
     needs = {use: USES[use] for use in sorted(method.uses)}
     return {
         "name": str(method),
         "parts": [_part(part) for part in method.parts],
         "needs": needs,
+        **_messages(method),
+    }
+
+
+def _messages(method: Method) -> dict[str, Any]:
+    """What leaves a client, and what it receives, with a model of known size."""
+    leaves, receives = ([], []) if method.pooled else reference(method)
+    return {
         "reference_model": REFERENCE,
-        "leaves": [] if method.pooled else [one._asdict() for one in reference(method)],
+        "leaves": [one._asdict() for one in leaves],
+        "receives": [one._asdict() for one in receives],
     }
 
 
@@ -98,11 +106,10 @@ def sends(name: str) -> str:
         return "all training data, once"
     if part.silent:
         return "nothing"
-    down = "; ".join(filter(None, ["down the model", part.also_down]))
-    up = [
-        f"{own.bytes:,} bytes {own.when}" for own in reference(Method.of(part)) if own.message != "evaluation"
-    ]
-    return f"{down}; up {'; '.join(up)} ({REFERENCE})"
+    both = reference(Method.of(part))
+    counted = ([own for own in each if own.bytes and own.message != "evaluation"] for each in both)
+    up, down = ("; ".join(f"{own.bytes:,} bytes {own.when}" for own in each) for each in counted)
+    return f"down {down}; up {up} ({REFERENCE})"
 
 
 def catalogue() -> list[dict[str, Any]]:

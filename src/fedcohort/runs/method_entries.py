@@ -95,7 +95,8 @@ def _named(name: Any, settings: Mapping[str, Any], path: str) -> Method:
 
 
 def _preset(name: Any, settings: Mapping[str, Any], path: str) -> Method:
-    return preset(checked(name, str, f"{path}.preset"), **settings)
+    name = checked(name, str, f"{path}.preset")
+    return read_method(name, **settings) if "/" in name else preset(name)
 
 
 def _of_parts(parts: Any, settings: Mapping[str, Any], path: str) -> Method:

@@ -13,28 +13,20 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
-from fedcohort.core.evaluate import Row
-from fedcohort.core.round.loop import Report
-from fedcohort.core.state import State
 from fedcohort.engines import pool
-from fedcohort.runs.run import Callback
+from fedcohort.runs.telling import Listener, Teller, portable
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
-from fedcohort.util.user_code import in_words
-from fedcohort.util.warnings import told_by
+from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Watcher
     from fedcohort.runs.schedule import Schedule
-    from fedcohort.runs.standings import Outcome
 
 STOP, CORES = "stop", "cores"  # what a member is told beside its runs
 SENDING = threading.Lock()  # a warning may come from any thread
@@ -48,7 +40,7 @@ class ProcessPool:
 
     def carry_out(self, schedule: "Schedule", watcher: "Watcher") -> None:
         """All runs that wait; the first that fails ends the others too."""
-        listeners = {connection: _Listener(watcher) for connection, _ in self.members}
+        listeners = {connection: Listener(watcher) for connection, _ in self.members}
         at_work = [connection for connection, _ in self.members][: len(schedule.waiting)]
         for connection in at_work:
             _send(connection, schedule.next())
@@ -101,79 +93,29 @@ def _heard(connection: Connection) -> tuple[Any, ...]:
         raise UserError("a process of this comparison was killed; 'fedcohort run --resume' goes on") from None
 
 
-class _Listener:
-    """In the parent: tells the watcher what one member tells."""
-
-    def __init__(self, watcher: "Watcher") -> None:
-        self.watcher = watcher
-
-    def begin(self, *about: Any) -> None:
-        self.progress: Callback = self.watcher.begin(*about)
-
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> None:
-        self.progress.after_round(state, report, rows)
-
-    def conclude(self, state: State, rows: Sequence[Row]) -> None:
-        self.progress.conclude(state, rows)
-
-    def close(self, state: State) -> None:
-        self.progress.close(state)
-
-    def end(self, outcome: "Outcome") -> None:
-        self.watcher.end(outcome)
-
-    def warned(self, text: str) -> None:
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
-class _Teller(Callback):
-    """In the child: a watcher, and the callback of its run, that tells the parent."""
+class Member(Teller):
+    """In the child."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.ended = False  # the parent said so, or is no more
 
-    def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        _send(self.connection, "begin", method, seed, rounds)
-        return self
+    def tell(self, kind: str, *about: Any) -> None:
+        _send(self.connection, kind, *about)
 
-    def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        """Ends the run if the parent says so, or is no more."""
-        _send(self.connection, "after_round", _light(state), report, list(rows))
+    def listen(self) -> None:
         while not self.ended and self.connection.poll():
             self.hear()
-        return self.ended
 
     def hear(self) -> tuple[Any, ...]:
         """What the parent says next, if it is about a run; the rest is done here."""
         try:
             message = _receive(self.connection)
         except (EOFError, OSError):
-            message = (STOP,)
+            message = (STOP,)  # it is no more
         if message[0] == CORES:
             pool.CORES = message[1]
         self.ended |= message == (STOP,)
         return () if message[0] in (STOP, CORES) else message
-
-    def conclude(self, state: State, rows: Sequence[Row]) -> None:
-        _send(self.connection, "conclude", _light(state), list(rows))
-
-    def close(self, state: State) -> None:
-        _send(self.connection, "close", _light(state))
-
-    def expect(self, seconds: float) -> None:
-        pass  # nobody here knows of the others
-
-    def end(self, outcome: "Outcome") -> None:
-        _send(self.connection, "end", outcome)
-
-    def stop(self) -> None:
-        pass
-
-
-def _light(state: State) -> State:
-    """The state without its models and memories, which are large and of no use to a watcher."""
-    return replace(state, groups=(), grouping={}, clients={}, encoders=())
 
 
 def _start(cores: int) -> tuple[Connection, "subprocess.Popen[bytes]"]:
@@ -202,33 +144,22 @@ def _receive(connection: Connection) -> tuple[Any, ...]:
     return pickle.loads(connection.recv_bytes())  # noqa: S301  # a pipe to our own child
 
 
-def _portable(error: Exception) -> Exception:
-    """The error with its traceback in words, for the parent to raise; some classes cannot be pickled."""
-    words = "".join(traceback.format_exception(error))
-    try:
-        error = pickle.loads(pickle.dumps(error))  # noqa: S301  # made on the same line
-    except Exception:  # somebody else's class: anything may happen
-        error = RuntimeError(in_words(error))
-    error.add_note(words)
-    return error
-
-
 def main() -> None:
     """A member: one run after the other, until told to end or alone."""
     from fedcohort.runs.comparison import run_job
 
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
-    told = told_by(lambda text: _send(connection, "warned", text))
-    teller = _Teller(connection)
+    told = warnings_to(lambda text: _send(connection, "warned", text))
+    member = Member(connection)
     with suppress(EOFError, OSError), told:  # the parent is no more
-        while not teller.ended:
-            if not (order := teller.hear()):
+        while not member.ended:
+            if not (order := member.hear()):
                 continue
             try:
-                run_job(order[0], teller)
+                run_job(order[0], member)
             except Exception as error:
-                _send(connection, "failed", _portable(error))
+                _send(connection, "failed", portable(error))
             else:
                 _send(connection, "free")
 

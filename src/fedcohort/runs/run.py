@@ -18,6 +18,7 @@ from fedcohort.core.task import Task
 from fedcohort.engines.choice import Means
 from fedcohort.presets import read_method
 from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
+from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, between
 
 PER_ROUND = "clients_per_round"
@@ -28,12 +29,26 @@ class Evaluation:
     """What is measured, and when. The last round always is."""
 
     every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
+    clients_every: Annotated[int, at_least(1)] | None = (
+        None  # rounds between those of every client's accuracy
+    )
     adapted: bool = False  # also measure after one more local budget, at the end
     target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
     last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
     best: bool = False  # the highest global accuracy of any evaluated round
     blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
     smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
+
+    def __post_init__(self) -> None:
+        if self.clients_every and self.clients_every % self.every:
+            raise UserError(
+                f"evaluate.clients_every: {self.clients_every} is no multiple of evaluate.every, "
+                f"{self.every}, and other rounds are not evaluated: write {self.every}, or a multiple"
+            )
+
+    def of_clients(self, number: int) -> bool:
+        """Whether every client's accuracy is kept in this round, be it the last or not."""
+        return self.clients_every is not None and number % self.clients_every == 0
 
 
 class Callback:
@@ -135,7 +150,10 @@ class _Measures:
         """How the models do after a round, and what is told only because it is the last: a line for every
         client, and the run as a whole."""
         wanted, run = self.evaluation, (self.method, state, self.task, self.profile, self.engine)
-        rows, ending = evaluation_rows(*run, clients=last, ahead=ahead)
+        each = wanted.of_clients(state.round)
+        rows, ending = evaluation_rows(*run, clients=last or each, ahead=ahead)
+        if each:  # a run of more rounds would tell them here, too
+            rows, ending = rows + ending, []
         curve = [row for row in self.curve if row.round < state.round]
         curve += [row for row in rows if row.key == ACCURACY]
         if wanted.smooth is not None:

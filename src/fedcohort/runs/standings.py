@@ -3,25 +3,47 @@
 import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedcohort.runs.conditions import combinations, joins, place, swept
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.run import PER_ROUND
+from fedcohort.runs.stored import RunSettings
 
 UNEVEN = 1.1  # times the clients of another method that are worth a word
 
 RAND = "rand"
-# Leaderboard columns: key, title, whether more is better (None: neither), how to print it.
-COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = (
-    ("global.accuracy", "global\naccuracy", True, "percent"),
-    ("personal.accuracy", "personal\naccuracy", True, "percent"),
-    ("ad", "AD", False, "number"),
-    ("groups", "groups", None, "count"),
-    (RAND, "Rand", True, "number"),
-    ("bytes_up", "MB\nup", False, "megabytes"),
-    ("bytes_down", "MB\ndown", False, "megabytes"),
+LESS = {
+    "loss", "train_loss", "ad", "sdad", "wadb", "bytes_up", "bytes_down", "rounds_to_target", "lost",
+    "rejected", "declined", "messages",
+}  # fmt: skip
+MORE = {RAND, "adjusted_rand", "was", "cohort_entropy"}
+KINDS = {"bytes_up": "megabytes", "bytes_down": "megabytes", "groups": "count"}
+
+
+def nature(key: str) -> tuple[bool | None, str]:
+    """Of a number: whether more is better (None: neither), and how to print it."""
+    name = key.rpartition(".")[2] if "[" not in key else key.partition(".")[2]
+    right = "accuracy" in name or name.startswith("iid_")
+    more = True if right or name in MORE else False if name in LESS else None
+    return more, "percent" if right else KINDS.get(name, "number")
+
+
+# Leaderboard columns: key, title, and their nature.
+COLUMNS: tuple[tuple[str, str, bool | None, str], ...] = tuple(
+    (key, title, *nature(key))
+    for key, title in {
+        "global.accuracy": "global\naccuracy",
+        "personal.accuracy": "personal\naccuracy",
+        "ad": "AD",
+        "groups": "groups",
+        RAND: "Rand",
+        "bytes_up": "MB\nup",
+        "bytes_down": "MB\ndown",
+    }.items()
 )
 SCOPES = (
     "global: all test samples together, each answered by the model that serves its client. "
@@ -45,6 +67,7 @@ class Outcome:
     directory: Path
     metrics: dict[str, float]
     condition: str = ""  # the values of this run, where a comparison sweeps some
+    settings: Settings = field(default_factory=dict)  # the conditions, where runs differ in any
 
     @property
     def title(self) -> str:
@@ -60,6 +83,7 @@ class Outcome:
         return {
             "method": self.method,
             "seed": self.seed,
+            "settings": self.settings,
             "dir": str(self.directory),
             "metrics": jsonable(self.metrics),
         }
@@ -67,32 +91,53 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Standing:
-    """One method over its seeds."""
+    """One method over its seeds, under the same conditions."""
 
     method: str
     seeds: tuple[int, ...]
     mean: dict[str, float]
     std: dict[str, float]  # of the sample; 0 for a single seed
+    settings: Settings = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "method": self.method,
+            "settings": self.settings,
             "seeds": list(self.seeds),
             "mean": jsonable(self.mean),
             "std": jsonable(self.std),
         }
 
 
+def with_conditions(home: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes of a comparison, each with the conditions that its directory tells."""
+    placed = place([RunSettings.read(outcome.directory) for outcome in outcomes], swept(home))
+    return [
+        replace(outcome, method=run.method, settings=run.settings)
+        for outcome, run in zip(outcomes, placed, strict=True)
+    ]
+
+
+def rankings(outcomes: Sequence[Outcome]) -> list[list[Standing]]:
+    """A ranking for each combination of conditions: no two values of one are ever ranked together."""
+    conditions = combinations([outcome.settings for outcome in outcomes])
+    return [
+        rank([replace(outcome, settings=told) for outcome in outcomes if joins(outcome.settings, told)])
+        for told in conditions
+    ]
+
+
 def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
-    """Methods over their seeds, best global accuracy first."""
+    """Methods over their seeds, best global accuracy first; all under the same conditions."""
     standings = []
     for method in dict.fromkeys(outcome.method for outcome in outcomes):
         runs = [outcome for outcome in outcomes if outcome.method == method]
         keys = [key for key in runs[0].metrics if all(key in other.metrics for other in runs)]
         values = {key: [other.metrics[key] for other in runs] for key in keys}
         mean = {key: statistics.fmean(several) for key, several in values.items()}
-        std = {key: _deviation(several) for key, several in values.items()}
-        standings.append(Standing(method, tuple(other.seed for other in runs), mean, std))
+        std = {key: deviation(several) for key, several in values.items()}
+        seeds = tuple(other.seed for other in runs)
+        standings.append(Standing(method, seeds, mean, std, runs[0].settings))
     return sorted(standings, key=_place)
 
 
@@ -125,7 +170,7 @@ def _place(standing: Standing) -> float:
     return math.inf if math.isnan(accuracy) else -accuracy
 
 
-def _deviation(values: Sequence[float]) -> float:
+def deviation(values: Sequence[float]) -> float:
     """Of the sample; 0 for a single seed, NaN where a value is unknown or never reached."""
     if len(values) < 2:
         return 0.0

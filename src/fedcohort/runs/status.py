@@ -4,10 +4,12 @@ Nothing of an experiment is imported or trained, so that looking at a run cannot
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from fedcohort.runs.conditions import place, planned_runs, swept
+from fedcohort.runs.flat import Settings
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
     AGAIN,
@@ -15,9 +17,8 @@ from fedcohort.runs.stored import (
     CONFIG,
     RESULT,
     TABLE,
-    Asked,
+    RunSettings,
     parse_rows,
-    planned,
     runs_of,
     settings_file,
 )
@@ -43,11 +44,13 @@ class Status:
     curve: tuple[float, ...]  # global accuracy at each evaluation
     numbers: dict[str, float]  # the last value of each number about the whole federation
     trouble: str = ""  # of a damaged one: what is wrong
+    settings: Settings = field(default_factory=dict)  # the conditions, where runs differ in any
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "method": self.method,
             "seed": self.seed,
+            "settings": self.settings,
             "dir": str(self.directory),
             "state": self.state,
             "round": self.done,
@@ -61,8 +64,8 @@ class Follower:
     """Follows one run: each :meth:`look` reads only what was written since the one before."""
 
     def __init__(self, directory: Path) -> None:
-        asked = Asked.read(directory)
-        self.method, self.seed, self.rounds = asked.title, asked.seed, asked.rounds
+        self.asked = RunSettings.read(directory)
+        self.method, self.seed, self.rounds = self.asked.title, self.asked.seed, self.asked.rounds
         self.directory = directory
         self._forget()
 
@@ -113,18 +116,26 @@ class Followers:
 
     def __init__(self, home: Path) -> None:
         self.compared = settings_file(home).name == ASKED
-        self.home = home
+        self.home, self.swept = home, swept(home)
         self.each: dict[Path, Follower] = {}
         self.damaged: dict[Path, tuple[Stamp, Status]] = {}  # a large one takes long to read each time
 
     @property
     def planned(self) -> int:
         """How many runs there will be."""
-        return len(planned(self.home)) if self.compared else 1
+        return planned_runs(self.home) if self.compared else 1
 
     def look(self) -> list[Status]:
         """Every run that has started, oldest first; one that is damaged hides no other."""
-        return [self._look_at(directory) for directory in runs_of(self.home)]
+        found = [self._look_at(directory) for directory in runs_of(self.home)]
+        known = [status.directory for status in found if status.state != "damaged"]
+        placed = dict(zip(known, place([self.each[run].asked for run in known], self.swept), strict=True))
+        return [
+            replace(status, method=own.method, settings=own.settings)
+            if (own := placed.get(status.directory))
+            else status
+            for status in found
+        ]
 
     def _look_at(self, directory: Path) -> Status:
         stamp = _stamp(directory)

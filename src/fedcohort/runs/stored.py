@@ -18,6 +18,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
@@ -39,11 +40,11 @@ NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
 
 
-class Asked:
+class RunSettings:
     """The settings of one run as its directory keeps them: texts and numbers, of which nothing is made."""
 
     def __init__(self, table: dict[str, Any], path: Path) -> None:
-        self.table = table
+        self.table, self.flat = table, flat(table, path)
         hints = {"rounds": Annotated[int, between(1, ROUNDS)], "seeds": tuple[Seed, ...], "method": list}
         told = fields(table, hints, path)
         if not told["seeds"] or not told["method"]:
@@ -62,7 +63,7 @@ class Asked:
             raise damaged(path, error) from None
 
     @classmethod
-    def read(cls, directory: Path) -> "Asked":
+    def read(cls, directory: Path) -> "RunSettings":
         return cls(read_toml(directory / CONFIG), directory / CONFIG)
 
 
@@ -89,16 +90,16 @@ class RunDir:
     """One run, as its directory shows it."""
 
     directory: Path
-    asked: Asked
+    settings: RunSettings
     about: About
 
     @classmethod
     def read(cls, directory: Path) -> "RunDir":
-        asked, path = Asked.read(directory), directory / ABOUT
+        settings, path = RunSettings.read(directory), directory / ABOUT
         if path.exists():
-            return cls(directory, asked, About.read(path))
+            return cls(directory, settings, About.read(path))
         elsewhere = (directory / ROSTER).exists()  # once only deployments kept one
-        return cls(directory, asked, About.rebuilt(asked.method, asked.privacy, elsewhere))
+        return cls(directory, settings, About.rebuilt(settings.method, settings.privacy, elsewhere))
 
     @property
     def complete(self) -> bool:
@@ -107,7 +108,7 @@ class RunDir:
     @property
     def grouping(self) -> Grouping | None:
         """The part that forms groups; None if it does not come with fedcohort, and so is not executed."""
-        return built_in_grouping(self.asked.method, self.about.grouping)
+        return built_in_grouping(self.settings.method, self.about.grouping)
 
     def environment(self) -> dict[str, Any]:
         return read_environment(self.directory, RESTORE)
@@ -121,7 +122,7 @@ class RunDir:
             return Revealed.read(self.directory / ROSTER)
         raise UserError(
             f"{self.directory} keeps no label counts, as an older fedcohort wrote it: "
-            f"'{resume_command(self.directory, self.asked.table)}' adds them"
+            f"'{resume_command(self.directory, self.settings.table)}' adds them"
         )
 
 
@@ -141,10 +142,10 @@ class FinishedRun(RunDir):
             raise UserError(f"{directory} holds {several} runs: name one of them{one}")
         run = RunDir.read(found[0]) if found else None
         if run is None or not run.complete:
-            resume = resume_command(directory, run.asked.table if run else {})
+            resume = resume_command(directory, run.settings.table if run else {})
             raise UserError(f"{directory} is not finished: continue it with '{resume}'")
         group = {row.client: int(row.group) for row in run.rows() if row.client and row.scope == "personal"}
-        return cls(run.directory, run.asked, run.about, group)
+        return cls(run.directory, run.settings, run.about, group)
 
     @property
     def models(self) -> int:
@@ -288,7 +289,24 @@ def in_order(home: Path, runs: Iterable[RunDir]) -> list[RunDir]:
     """As the comparison lists them; what it does not list comes after."""
     listed = planned(home) if (home / ASKED).exists() else []
     place = {run: number for number, run in enumerate(listed)}
-    return sorted(runs, key=lambda run: place.get((run.asked.title, run.asked.seed), len(place)))
+    return sorted(runs, key=lambda run: place.get((run.settings.title, run.settings.seed), len(place)))
+
+
+def runs_in(directories: Iterable[Path], left_out: list[str]) -> list[RunDir]:
+    """Every run of these directories, each of one run or of a comparison, once and in the order asked for;
+    why some cannot be read goes to ``left_out``."""
+    found: dict[Path, RunDir] = {}
+    for directory in directories:
+        settings_file(directory)
+        homes = []
+        for path in runs_of(directory):
+            try:
+                homes.append(RunDir.read(path))
+            except UserError as error:
+                left_out.append(str(error))
+        for home in in_order(directory, homes):
+            found.setdefault(home.directory.resolve(), home)
+    return list(found.values())
 
 
 def _started(run: Path) -> str:

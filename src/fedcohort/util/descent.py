@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
+
 
 class Rule(NamedTuple):
     """What one step does, in numbers."""
@@ -27,7 +29,7 @@ def first_memory(rule: Rule, params: Tensor) -> list[Tensor]:
 
 def take_step(
     rule: Rule, params: Tensor, slope: Tensor, memory: list[Tensor], number: int,
-    b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8,
+    b1: float = BETAS[0], b2: float = BETAS[1], eps: float = EPSILON,
 ) -> None:  # fmt: skip
     """Step ``number``, counted from 1: moves ``params`` and ``memory`` in place."""
     if rule.weight_decay != 0:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def told_by(say: Callable[[str], None]) -> Iterator[None]:
+def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
     """Meanwhile ``say`` gets the text of every warning."""
     told = set[str]()
 

@@ -23,6 +23,11 @@ class Averaging(Part):
         """The move. Default: ``weights @ deltas``, which needs no matrix of them."""
         return combine(weights, updates.up["delta"])
 
+    def remember(self, memory: Memory, weights: Tensor, updates: Updates, now: Round) -> Memory:
+        """What it knows in the next round, after one in which these were the ``weights``. Default: the
+        same."""
+        return memory
+
     def statistics(self, weights: Tensor, updates: Updates) -> Tensor:
         """``[S]``, summing to one: each client's part in the mean of BatchNorm statistics, when ``weights``
         are the factors of the deltas. Default: its share of the samples."""

@@ -26,7 +26,6 @@ class Part:
     name: ClassVar[str]  # set by @register: the name of the file
     pooled: ClassVar[bool] = False  # True: all data are moved to one place first (not federated learning)
     silent: ClassVar[bool] = False  # True: nothing is sent between clients and server
-    also_down: ClassVar[str] = ""  # in words: what goes down beside the model
 
     def uses(self) -> frozenset[str]:
         """What it must be told beyond the model update; names from USES. With every update come its steps,

@@ -70,37 +70,37 @@ def choose(
     if method.grouping.calls_all(state.grouping, number):
         return choice._replace(now=replace(now, cohort=len(members), selected=members))
     selector, losses = method.selector, None
-    asked = selector.candidates(group.selector, now) if isinstance(selector, Polls) else None
-    if asked is not None and isinstance(selector, Polls):
+    polled = selector.candidates(group.selector, now) if isinstance(selector, Polls) else None
+    if polled is not None and isinstance(selector, Polls):
         samples, rehearsed = selector.poll_samples(now), None
-        losses = yield from _poll(state, asked, samples, profile)
+        losses = yield from _poll(state, polled, samples, profile)
         cast = selector.rehearse(group.selector, now) if isinstance(selector, Rehearses) else None
         if cast is not None:
             cohort = replace(now, selected=cast)
-            after, up, down = yield lambda engine: _rehearse(method, state, cohort, asked, task, engine)
-            rehearsed = yield from _poll(after, asked, samples, profile)
+            after, up, down = yield lambda engine: _rehearse(method, state, cohort, polled, task, engine)
+            rehearsed = yield from _poll(after, polled, samples, profile)
             moved = [
                 new.weights is not old.weights for new, old in zip(after.groups, state.groups, strict=True)
             ]
-            sent = sum(moved[g] for g in state.grouping["group"][asked].tolist())
-            up += bytes_of(poll_fields()) * len(asked)
+            sent = sum(moved[g] for g in state.grouping["group"][polled].tolist())
+            up += bytes_of(poll_fields()) * len(polled)
             down += batchnorm.travelling(group.weights, profile).bytes * sent
             choice = choice._replace(rehearsed=frozenset(cast.tolist()), up=up, down=down)
         memory = selector.learn(group.selector, now, losses, rehearsed)
-        choice = choice._replace(polled=asked, memory=memory)
+        choice = choice._replace(polled=polled, memory=memory)
     now = replace(now, selected=selector.select(choice.memory, now, losses))
     quota = selector.allow(choice.memory, now) if isinstance(selector, Rations) else None
     quotas = {} if quota is None else dict(zip(now.selected.tolist(), quota, strict=True))
     return choice._replace(now=now, quotas=quotas)
 
 
-def _poll(state: State, asked: Ids, samples: int | None, profile: Profile) -> Asking[Tensor]:
+def _poll(state: State, polled: Ids, samples: int | None, profile: Profile) -> Asking[Tensor]:
     """[N]: the loss of its group's model at each client asked, NaN elsewhere and where it is not a number."""
     losses = torch.full((profile.num_clients,), torch.nan)
-    group = state.grouping["group"][asked]
+    group = state.grouping["group"][polled]
     kept = batchnorm.kept(profile, state.clients)
     for number in group.unique().tolist():
-        own = asked[group == number]
+        own = polled[group == number]
         trial = Trial([state.groups[number].weights], own, kept)
         answers = yield partial(_losses, trial, samples, state.round)
         losses[own] = torch.where(answers.isfinite(), answers, torch.nan)

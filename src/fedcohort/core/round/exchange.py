@@ -23,7 +23,7 @@ from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
 
-class Asked(NamedTuple):
+class Surveyed(NamedTuple):
     """Who got every group's model, and the bytes of what they said."""
 
     ids: Ids
@@ -32,24 +32,24 @@ class Asked(NamedTuple):
 
 def ask(
     method: Method, state: State, now: Round, phase: Phase, lost: Collection[int] = ()
-) -> Asking[tuple[State, Asked]]:
+) -> Asking[tuple[State, Surveyed]]:
     """The state with the groups that clients' answers make; ``lost`` clients give none."""
     grouping = method.grouping
     if not isinstance(grouping, Asks):
-        return state, Asked(now.members[:0], 0)
-    asked = grouping.asks(state.grouping, now, phase)
-    there = torch.tensor([client for client in asked.tolist() if client not in lost], dtype=torch.long)
+        return state, Surveyed(now.members[:0], 0)
+    surveyed = grouping.asks(state.grouping, now, phase)
+    there = torch.tensor([client for client in surveyed.tolist() if client not in lost], dtype=torch.long)
     if not len(there):
-        return state, Asked(asked, 0)
+        return state, Surveyed(surveyed, 0)
     models = [group.weights for group in state.groups]
     trial = Trial(models, there, batchnorm.kept(now.profile, state.clients))
     there, answers = yield lambda engine: engine.survey(trial, grouping.answer)
     if not len(there):
-        return state, Asked(asked, 0)
+        return state, Surveyed(surveyed, 0)
     heard = grouping.hear(state.grouping, there, answers)
     groups = inherit(method, now.profile, state.groups, state.grouping, heard, state.clients)
-    return replace(state, groups=groups, grouping=heard), Asked(
-        asked, bytes_of(fields_of("", {"answers": answers}))
+    return replace(state, groups=groups, grouping=heard), Surveyed(
+        surveyed, bytes_of(fields_of({"answer": {"answer": answers}}))
     )
 
 

@@ -12,7 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.roles.optional import Broadcasts
-from fedcohort.core.state import Group
+from fedcohort.core.state import Group, State
 from fedcohort.models.flat import Weights
 
 
@@ -57,6 +57,14 @@ def first_group(method: Method, model: Weights, profile: Profile) -> Group:
     """A group before its first round."""
     server = {place: part.init_server(profile) for place, part in method.at_server.items()}
     return Group(model, method.selector.init_selector(profile), server)
+
+
+def begun(method: Method, profile: Profile) -> State:
+    """All groups before the first round."""
+    grouping = method.grouping.init_grouping(profile)
+    models = method.grouping.init_models(grouping, profile)
+    first = first_group(method, models[0], profile)
+    return State(0, tuple(replace(first, weights=model) for model in models), grouping)
 
 
 def rounds(
@@ -120,14 +128,17 @@ def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
     """The group after its updates; unchanged when nobody answered."""
     if not len(own) or "delta" not in own.up:
         return group
-    server, weights, optimiser = dict(group.server), group.weights, group.known("optimiser")
-    both = method.averaging is method.server_optimiser
-    shares = method.averaging.weights(optimiser if both else group.known("averaging"), own, now)
-    move = method.averaging.combine(shares.to(weights.params.dtype), own)
-    params, server["optimiser"] = method.server_optimiser.step(weights.params, move, optimiser, own, now)
+    server, weights, averaging = dict(group.server), group.weights, method.averaging
+    place = "optimiser" if averaging is method.server_optimiser else "averaging"
+    shares = averaging.weights(group.known(place), own, now)
+    move = averaging.combine(shares.to(weights.params.dtype), own)
+    server[place] = averaging.remember(group.known(place), shares, own, now)
+    params, server["optimiser"] = method.server_optimiser.step(
+        weights.params, move, server.get("optimiser", {}), own, now
+    )
     weights = weights._replace(params=params)
     if own.buffers.shape[1]:  # statistics that clients keep are in no update
-        parts = method.averaging.statistics(shares, own)
+        parts = averaging.statistics(shares, own)
         weights = weights._replace(buffers=now.profile.model.combine_buffers(own.buffers, parts))
     return replace(group, weights=weights, server=server)
 

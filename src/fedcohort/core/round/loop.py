@@ -15,9 +15,9 @@ from fedcohort.core.round.cohort import judge
 from fedcohort.core.round.exchange import collect, train
 from fedcohort.core.round.groups import (
     aggregate,
+    begun,
     counting,
     cross,
-    first_group,
     inherit,
     observe,
     receive,
@@ -28,7 +28,7 @@ from fedcohort.core.round.messages import Had, round_bytes
 from fedcohort.core.round.preparation import prepare
 from fedcohort.core.round.questions import answered
 from fedcohort.core.round.sound import learn_soundly
-from fedcohort.core.schema import bytes_of, fields_of, moment_fields, profile_fields
+from fedcohort.core.schema import bytes_of, fields_of, profile_fields, scale_fields
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
@@ -54,19 +54,16 @@ class Report:
 def start(method: Method, task: Task, profile: Profile, folder: Path | None = None) -> State:
     """The state before the first round; ``folder`` is for what clients remember, if it is much."""
     method.check(profile)
-    grouping = method.grouping.init_grouping(profile)
-    models = method.grouping.init_models(grouping, profile)
-    first = first_group(method, models[0], profile)
-    groups = tuple(replace(first, weights=model) for model in models)
-    told = moment_fields(profile) if method.silent else profile_fields(method, profile)
-    up, down = bytes_of(told), bytes_of(moment_fields(profile)[1:])  # the mean and deviation of everybody
-    up, down = up * profile.num_clients, down * profile.num_clients
+    told = [
+        field for field in profile_fields(method, profile) if not method.silent or field.record == "moments"
+    ]
+    up, down = (bytes_of(fields) * profile.num_clients for fields in (told, scale_fields(profile)))
     if method.pooled:  # the examples themselves travel
         train = task.data.train
-        one = bytes_of(fields_of("", {"x": train.x[0], "y": train.y[0]}))
+        one = bytes_of(fields_of({"example": {"x": train.x[0], "y": train.y[0]}}))
         up, down = one * int(profile.size.sum()), 0
     clients = client_store.empty(uploads.blank(method, profile), len(profile.eligible), folder)
-    return State(0, groups, grouping, clients, bytes_up=up, bytes_down=down)
+    return replace(begun(method, profile), clients=clients, bytes_up=up, bytes_down=down)
 
 
 def step(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> tuple[State, Report]:
@@ -95,13 +92,12 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     polled = torch.cat([choice.polled for choice in choices])
     rehearsed = frozenset[int]().union(*(choice.rehearsed for choice in choices))
     had = Had(rehearsed - frozenset(polled.tolist()), rehearsed)
-    asked = torch.cat([each.ids for each in prepared.asked])
-    up, down = round_bytes(method, state, everyone, polled, asked, answers, crossed, had)
+    surveyed = torch.cat([each.ids for each in prepared.surveyed])
+    quotas = [quota for choice in choices for quota in choice.quotas.values()]
+    up, down = round_bytes(method, state, everyone, polled, surveyed, answers, crossed, had, quotas)
     if not method.silent:
-        quotas = [quota for choice in choices for quota in choice.quotas.values()]
-        up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.asked)
+        up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.surveyed)
         down += sum(choice.down for choice in choices)
-        down += sum(bytes_of(fields_of("", {"quota": quota})) for quota in quotas)
     up, down = state.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
     spoilt = updates.ids[~torch.isin(updates.ids, used.ids)]

@@ -20,11 +20,12 @@ from fedcohort.core.records import Merge
 from fedcohort.core.roles import Grouping
 from fedcohort.core.roles.optional import Merges
 from fedcohort.core.round.groups import first_group
+from fedcohort.core.schema import bytes_of, fields_of, model_records
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat, Weights
-from fedcohort.models.last_layer import encoder_bytes, last_layer
+from fedcohort.models.last_layer import encoder, last_layer
 
 CHUNK = 4096  # examples encoded at a time
 NEVER = 10**9  # no run has so many rounds
@@ -50,14 +51,17 @@ def merged_model(task: Task, encoders: int) -> Flat:
     return flat_model("logistic", (encoders * layer.in_features,), task.federation.num_classes)
 
 
-def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge) -> Task:
-    """The task of training one linear layer on all encoders' features."""
+def merged_task(task: Task, encoders: Sequence[Weights], plan: Merge, elsewhere: bool = False) -> Task:
+    """The task of training one linear layer on all encoders' features; ``elsewhere``: nobody here needs
+    them."""
+    width = len(encoders) * last_layer(task.model)[1].in_features
 
     def encode(x: Tensor) -> Tensor:
+        if elsewhere or not len(x):
+            return torch.zeros(0, width)
         return torch.cat([features(task.model, each, x) for each in encoders], 1)
 
     model, local = merged_model(task, len(encoders)), replace(task.local, steps=plan.steps, augment=None)
-    width = len(encoders) * last_layer(task.model)[1].in_features
     return replace(task, federation=task.federation.encoded(encode, width), model=model, local=local)
 
 
@@ -106,7 +110,8 @@ def merge(method: Method, state: State, task: Task, profile: Profile) -> State:
     if plan is None or state.encoders:
         return state
     encoders = tuple(group.weights for group in state.groups)
-    sent = len(profile.eligible) * sum(encoder_bytes(task.model, weights) for weights in encoders)
+    records = model_records([encoder(task.model, weights) for weights in encoders], "encoder")
+    sent = len(profile.eligible) * bytes_of(fields_of(records))
     head = merged_model(task, len(encoders))
     model = side_by_side(task.model, encoders) if plan.joined else head.init(task.seed)
     group = first_group(method, model, replace(profile, model=head))

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
 from fedcohort.core.batchnorm import travelling
 from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
@@ -14,11 +16,14 @@ from fedcohort.core.schema import (
     bytes_of,
     cross_fields,
     fields_of,
+    model_records,
+    order_records,
     poll_fields,
     training_fields,
     update_fields,
 )
 from fedcohort.core.state import Group, State
+from fedcohort.core.uploads import record
 
 
 def messages(method: Method, state: State, clients: Sequence[int], profile: Profile) -> list[Memory]:
@@ -55,23 +60,24 @@ def round_bytes(
     state: State,
     now: Round,
     polled: Ids,
-    asked: Ids,
+    surveyed: Ids,
     answers: Sequence[Answer],
     crossed: Sequence[int],
     had: Had,
+    quotas: Sequence[Tensor] = (),
 ) -> tuple[int, int]:
     """Up and down in this round, from the tensors that were sent, beyond what clients ``had``.
 
-    Those ``asked`` hold every group's model, those ``polled`` their own; nobody is sent a model twice.
+    Those ``surveyed`` hold every group's model, those ``polled`` their own; nobody is sent a model twice.
     """
     if method.silent:
         return 0, 0
     weights = travelling(state.groups[0].weights, now.profile)
-    model = weights.bytes
+    model = bytes_of(fields_of(model_records([weights])))
     selected = set(now.selected.tolist())
     own = (selected | set(polled.tolist())) - had.model
-    models = dict.fromkeys(own, 1) | dict.fromkeys(asked.tolist(), len(state.groups))
-    extra = _bytes(broadcast(method, state.groups[0]))
+    models = dict.fromkeys(own, 1) | dict.fromkeys(surveyed.tolist(), len(state.groups))
+    extra = _order_bytes(broadcast(method, state.groups[0]))
     extras = sum(models.get(client, 1) - (client in had.extras) for client in selected)
     down = model * sum(models.values()) + extra * extras
     if isinstance(method.grouping, Asks):
@@ -79,7 +85,8 @@ def round_bytes(
         down -= common * sum(count - 1 for count in models.values())
     if selected:
         message = messages(method, state, now.selected[:1].tolist(), now.profile)[0]
-        down += (_bytes(message) - model - extra) * len(selected)
+        down += (_order_bytes(message) - model - extra) * len(selected)
+        down += sum(_order_bytes({}, quota) for quota in quotas)
     up = bytes_of(poll_fields()) * len(polled) + _answer_bytes(method, now, answers)
     if "cross_accuracy" in method.uses:  # each new model goes to every other client of its cohort
         up += sum(bytes_of(cross_fields(count)) * count for count in crossed)
@@ -96,8 +103,9 @@ def _answer_bytes(method: Method, now: Round, answers: Sequence[Answer]) -> int:
     if not sent:
         return told
     # That of one is as large as that of another.
-    return told + len(sent) * bytes_of(update_fields(method.transforms, sent[0].up, sent[0].buffers))
+    update = record(method.transforms, sent[0].up, sent[0].buffers)
+    return told + len(sent) * bytes_of(update_fields(update))
 
 
-def _bytes(memory: Memory) -> int:
-    return bytes_of(fields_of("", memory))
+def _order_bytes(down: Memory, quota: Tensor | None = None) -> int:
+    return bytes_of(fields_of(order_records(down, quota)))

@@ -12,7 +12,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Round
 from fedcohort.core.roles.optional import Judges
 from fedcohort.core.round.cohort import Choice, choose_all
-from fedcohort.core.round.exchange import Asked, ask, lost, orders_for
+from fedcohort.core.round.exchange import Surveyed, ask, lost, orders_for
 from fedcohort.core.round.merge import plan_of
 from fedcohort.core.round.questions import Asking, unasked
 from fedcohort.core.state import State
@@ -27,7 +27,7 @@ class Prepared(NamedTuple):
     choices: list[Choice]
     orders: list[Order]
     judged: bool  # whether answers come without the update at first
-    asked: tuple[Asked, Asked]  # with every group's model: before cohorts were chosen, and after
+    surveyed: tuple[Surveyed, Surveyed]  # with every group's model: before cohorts were chosen, and after
 
 
 def prepare(method: Method, state: State, task: Task, profile: Profile) -> Asking[Prepared]:

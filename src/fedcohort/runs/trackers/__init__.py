@@ -29,7 +29,7 @@ from fedcohort.util.user_code import in_words
 
 
 @dataclass(frozen=True)
-class Told:
+class RunInfo:
     """What a tracker is told about a run before its first round."""
 
     directory: Path
@@ -61,7 +61,7 @@ class Tracker(ABC):
     library: ClassVar[str]  # what must be installed
 
     @abstractmethod
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         """Begins, or continues, the log of a run. Called from several threads."""
 
 
@@ -125,7 +125,7 @@ def start_trackers(
     identity = f"{directory.resolve().parent.name}/{directory.name} {env['started']} {env['fingerprint']}"
     method, seed = table["method"][0], table["seeds"][0]
     paths = {f"data.{key}" for key in places_in(table["data"])}
-    told = Told(
+    info = RunInfo(
         directory,
         hashlib.sha256(identity.encode()).hexdigest()[:16],
         table["name"],
@@ -134,16 +134,16 @@ def start_trackers(
         table["rounds"],
         restored[0].round if restored else 0,
     )
-    return [Tracking(tracker, told) for tracker in trackers]
+    return [Tracking(tracker, info) for tracker in trackers]
 
 
 class Tracking(Callback):
     """Tells one tracker, for as long as that works."""
 
-    def __init__(self, tracker: Tracker, told: Told) -> None:
-        self.tracker, self.rounds = tracker, told.rounds
+    def __init__(self, tracker: Tracker, info: RunInfo) -> None:
+        self.tracker, self.rounds = tracker, info.rounds
         try:
-            self.log: Log | None = tracker.start(told)
+            self.log: Log | None = tracker.start(info)
         except Exception as error:
             raise UserError(f"the tracker '{tracker.name}' cannot be started: {in_words(error)}") from error
 

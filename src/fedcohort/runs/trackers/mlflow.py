@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedcohort.runs.trackers import Log, Told, Tracker, register
+from fedcohort.runs.trackers import Log, RunInfo, Tracker, register
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,7 +27,7 @@ class MLflow(Tracker):
 
     library = "mlflow"
 
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # else it reports to its makers
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # else one that is away costs minutes
         from mlflow import MlflowClient
@@ -35,18 +35,18 @@ class MLflow(Tracker):
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         with _setting_up:
-            client = MlflowClient(self.uri or os.environ.get("MLFLOW_TRACKING_URI") or _beside(told))
-            name = self.experiment or told.experiment
+            client = MlflowClient(self.uri or os.environ.get("MLFLOW_TRACKING_URI") or _beside(info))
+            name = self.experiment or info.experiment
             known = client.get_experiment_by_name(name)
             experiment = known.experiment_id if known else client.create_experiment(name)
-        earlier = client.search_runs([experiment], f"tags.`{IDENTITY}` = '{told.identity}'")
+        earlier = client.search_runs([experiment], f"tags.`{IDENTITY}` = '{info.identity}'")
         if earlier:
             run = earlier[0].info.run_id
             client.update_run(run, status="RUNNING")
             return _Run(client, run, _last_step(client, run))
-        tags = {IDENTITY: told.identity}
-        run = client.create_run(experiment, run_name=told.name, tags=tags).info.run_id
-        for key, value in told.settings.items():
+        tags = {IDENTITY: info.identity}
+        run = client.create_run(experiment, run_name=info.name, tags=tags).info.run_id
+        for key, value in info.settings.items():
             client.log_param(run, _name(key), str(value)[:6000])
         return _Run(client, run, 0)
 
@@ -69,8 +69,8 @@ class _Run(Log):
         self.client.set_terminated(self.run, "FINISHED" if complete else "KILLED")
 
 
-def _beside(told: Told) -> str:
-    return f"sqlite:///{told.directory.resolve().parents[1] / 'mlflow.db'}"
+def _beside(info: RunInfo) -> str:
+    return f"sqlite:///{info.directory.resolve().parents[1] / 'mlflow.db'}"
 
 
 def _last_step(client: "MlflowClient", run: str) -> int:

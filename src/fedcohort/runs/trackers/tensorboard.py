@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedcohort.runs.trackers import Log, Told, Tracker, register
+from fedcohort.runs.trackers import Log, RunInfo, Tracker, register
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -16,12 +16,12 @@ class TensorBoard(Tracker):
 
     library = "tensorboard"
 
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         from torch.utils.tensorboard import SummaryWriter
 
         # What was written after the checkpoint that the run continues from comes again: hide the first.
-        writer = SummaryWriter(str(told.directory / "tensorboard"), purge_step=told.begun + 1)
-        writer.add_text("settings", "\n".join(f"- {key}: {value}" for key, value in told.settings.items()))
+        writer = SummaryWriter(str(info.directory / "tensorboard"), purge_step=info.begun + 1)
+        writer.add_text("settings", "\n".join(f"- {key}: {value}" for key, value in info.settings.items()))
         return _Events(writer)
 
 

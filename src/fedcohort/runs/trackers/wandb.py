@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedcohort.runs.trackers import Log, Told, Tracker, register
+from fedcohort.runs.trackers import Log, RunInfo, Tracker, register
 
 
 @register
@@ -17,7 +17,7 @@ class Wandb(Tracker):
 
     library = "wandb"
 
-    def start(self, told: Told) -> Log:
+    def start(self, info: RunInfo) -> Log:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
@@ -31,12 +31,12 @@ class Wandb(Tracker):
         )
         run = wandb.init(
             project=self.project,
-            group=told.experiment,
-            name=told.name,
-            id=told.identity,
+            group=info.experiment,
+            name=info.name,
+            id=info.identity,
             resume="allow" if self.mode == "online" else None,
-            dir=told.directory,
-            config=told.settings,
+            dir=info.directory,
+            config=info.settings,
             mode=self.mode,
             reinit="create_new",  # several runs go on at a time
             settings=settings,

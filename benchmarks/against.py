@@ -1,0 +1,193 @@
+"""Today's engine against that of an earlier commit, in turns: ``python -m benchmarks.against COMMIT``.
+
+Both train the same federations in processes of their own, one after the other, pass after pass. Ratios are
+taken within a pass, of the CPU time of a whole process, which other work on the machine disturbs least.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUNDS = 3  # timed, after one to warm up
+
+
+@dataclass(frozen=True)
+class Case:
+    """A federation of clients of one size, and how they train."""
+
+    about: str
+    model: str
+    shape: tuple[int, int, int]
+    local: dict[str, Any]
+    samples: int = 500  # of each client
+    cohort: int = 4
+    target: float = 1.0  # how many times as fast as the earlier commit
+
+
+SGD = {"lr": 0.01, "momentum": 0.9, "batch": 64}
+CHANGED = {**SGD, "weight_decay": 0.0005, "augment": "fedentopt"}
+ADAM = {"lr": 0.001, "optimiser": "adam", "batch": 32}
+CASES = {
+    "A": Case("job A: perceptron", "mlp", (1, 28, 28), {"lr": 0.005, "batch": 64}, 600, 10),
+    "B": Case("job B: LeNet-5, momentum", "lenet5", (3, 32, 32), SGD, target=2.5),
+    "C": Case("job C: perceptron, many small clients", "mlp", (1, 28, 28), {"lr": 0.005}, 60, 100),
+    "E": Case("FedEntOpt's protocol: LeNet-5, changed images", "lenet5", (3, 32, 32), CHANGED, target=4.0),
+    "P": Case("Clust-PSI-PFL's: fmnist_cnn, Adam", "fmnist_cnn", (1, 28, 28), ADAM, target=2.0),
+    "G": Case("FedGWC's network", "fedgwc_cnn", (3, 32, 32), SGD, 128, 2, target=1.5),
+    "N": Case("CIFAR network with BatchNorm and dropout", "cifar_cnn", (3, 32, 32), ADAM, 64, 2, target=1.3),
+    "images": Case("changing images alone", "lenet5", (3, 32, 32), CHANGED, 640, target=5.0),
+}
+
+
+def measure(case: Case) -> dict[str, float]:
+    """Microseconds a sample, with whichever fedcohort is imported: on the clock, and of CPU."""
+    import torch
+
+    torch.set_num_threads(1)
+    if case == CASES["images"]:
+        return _measure_images(case)
+    return _measure_rounds(case)
+
+
+def _measure_rounds(case: Case, workers: int | None = None) -> dict[str, float]:
+    from fedcohort.core.method import Method
+    from fedcohort.engines.pool import PoolEngine
+
+    try:
+        loop = importlib.import_module("fedcohort.core.round.loop")
+    except ModuleNotFoundError:  # where it was before
+        loop = importlib.import_module("fedcohort.core.loop")
+    task, method = _task(case), Method.parse("fedavg")
+    profile, engine = task.profile(method), PoolEngine(task, workers)
+    state = loop.start(method, task, profile)
+    taken = []
+    for _ in range(1 + ROUNDS):
+        since = time.perf_counter(), time.process_time()
+        state, _ = loop.step(method, state, task, profile, engine)
+        taken.append((time.perf_counter() - since[0], time.process_time() - since[1]))
+    samples = case.samples * case.cohort
+    wall, cpu = (1e6 * min(times) / samples for times in zip(*taken[1:], strict=True))
+    return {"wall": wall, "cpu": cpu}
+
+
+def _measure_images(case: Case) -> dict[str, float]:
+    """What changing images adds to a round; before there was a compiled way, the call itself."""
+    if importlib.util.find_spec("fedcohort.engines.vector"):
+        plain = replace(case, local={**case.local, "augment": None})
+        added = [_measure_rounds(case, 1)["cpu"] - _measure_rounds(plain, 1)["cpu"] for _ in range(3)]
+        return dict.fromkeys(("wall", "cpu"), median(added))
+    import torch
+
+    from fedcohort.engines.pool import PoolEngine
+
+    task = _task(case)
+    PoolEngine(task)  # which also makes the process keep the memory that it frees
+    draw, taken = torch.Generator(), []
+    for _ in range(20):
+        since = time.process_time()
+        for batch in task.federation.train.x[: case.samples].split(64):
+            task.augment(batch, draw)
+        taken.append(1e6 * (time.process_time() - since) / case.samples)
+    return dict.fromkeys(("wall", "cpu"), min(taken))
+
+
+def _task(case: Case) -> Any:
+    import numpy as np
+    import torch
+
+    from fedcohort.core.profile import Local
+    from fedcohort.core.task import Task
+    from fedcohort.data.federation import Federation, Split
+
+    count = case.samples * case.cohort
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.rand(count, *case.shape, generator=rng), torch.randint(10, (count,), generator=rng)
+    rows, none = np.arange(count).reshape(case.cohort, -1), [np.zeros(0, np.int64)] * case.cohort
+    names = tuple(map(str, range(10))), tuple(map(str, range(case.cohort)))
+    mine, nobody = Split.of(x, y, list(rows)), Split.of(x, y, none)
+    federation = Federation(mine, nobody, nobody, *names, truth=None, provenance={"case": case.about})
+    return Task.of(federation, case.model, local=Local(**case.local), cohort=case.cohort)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commit", nargs="?", help="the earlier one")
+    parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "AGAINST.md")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        print(json.dumps(measure(CASES[asked.measure])))
+        return
+    if not asked.commit:
+        parser.error("name the commit to measure against")
+    with tempfile.TemporaryDirectory() as folder:
+        earlier = Path(folder) / "earlier"
+        git = [shutil.which("git") or "git", "-C", ROOT, "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", earlier, asked.commit], check=True)
+        try:
+            passes = {name: _passes(name, earlier, asked.passes) for name in asked.cases.split(",")}
+        finally:
+            subprocess.run([*git, "remove", "--force", earlier], check=True)
+    text = table(asked.commit, passes)
+    asked.out.write_text(text)
+    print(text)
+
+
+def _passes(name: str, earlier: Path, count: int) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """The earlier commit and today, as often as asked."""
+    done = []
+    for number in range(count):
+        pair = [_run(name, tree) for tree in (earlier, ROOT)]
+        done.append((pair[0], pair[1]))
+        said = f"{pair[0]['cpu']:.1f} to {pair[1]['cpu']:.1f} us of CPU a sample"
+        print(f"{name}, pass {number + 1} of {count}: {said}", file=sys.stderr)
+    return done
+
+
+def _run(name: str, tree: Path) -> dict[str, float]:
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    words = [sys.executable, str(Path(__file__).resolve()), "--measure", name]
+    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def table(commit: str, passes: dict[str, list[tuple[dict[str, float], dict[str, float]]]]) -> str:
+    """Median [lowest to highest] of the passes' ratios."""
+    lines = [
+        f"# Today's engine against commit {commit}",
+        "",
+        f"Written by `python -m benchmarks.against {commit}`: both in turns, ratios within a pass, **median",
+        "[lowest to highest]**. Microseconds are CPU time of the whole process for each sample that a client",
+        "trains on (the least of a pass's rounds; the median of the passes).",
+        "",
+        "| case | before, us | today, us | CPU: times as fast | on the clock | target | met |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, pairs in passes.items():
+        before, today = (median(pair[side]["cpu"] for pair in pairs) for side in (0, 1))
+        ratios = {kind: sorted(old[kind] / new[kind] for old, new in pairs) for kind in ("cpu", "wall")}
+        said = [f"{median(each):.2f} [{each[0]:.2f} to {each[-1]:.2f}]" for each in ratios.values()]
+        case = CASES[name]
+        met = "yes" if median(ratios["cpu"]) >= case.target else "no"
+        lines.append(
+            f"| {case.about} | {before:.1f} | {today:.1f} | {said[0]} | {said[1]} | {case.target:g} | {met} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()

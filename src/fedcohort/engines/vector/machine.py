@@ -1,0 +1,36 @@
+"""From LLVM's language to this processor's."""
+
+import platform
+from typing import Any
+
+import llvmlite.binding as llvm
+
+
+def usual_lanes() -> int:
+    """How many numbers a vector has here: 16 with AVX-512, else 8; 0 where multiplying and adding are two
+    steps, and nothing would be won."""
+    features = llvm.get_host_cpu_features()
+    if platform.machine() in ("x86_64", "AMD64") and not (features.get("avx2") and features.get("fma")):
+        return 0
+    return 16 if features.get("avx512f") else 8
+
+
+def compiled(text: str, lanes: int) -> Any:
+    """Machine code, which lives as long as what is returned; with 8 lanes as for a processor without
+    AVX-512."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten() + ("" if lanes == 16 else ",-avx512f")
+    target = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True
+    )
+    module = llvm.parse_assembly(text)
+    module.verify()
+    # Kernels are unrolled as they are written: more of it takes three times as long and wins nothing.
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = options.slp_vectorization = False
+    passes = llvm.create_pass_builder(target, options)
+    passes.getModulePassManager().run(module, passes)
+    engine = llvm.create_mcjit_compiler(module, target)
+    engine.finalize_object()
+    return engine

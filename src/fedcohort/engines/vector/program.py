@@ -1,0 +1,101 @@
+"""All local steps of a client as one compiled function of a network."""
+
+import ctypes
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcohort.core.optimiser import rule
+from fedcohort.core.round.local_training import Job
+from fedcohort.data.augment import LUMA
+from fedcohort.engines.chain import Chain
+from fedcohort.engines.vector.language import INT, REAL
+from fedcohort.engines.vector.layout import SAMPLES, Layout, up
+from fedcohort.engines.vector.machine import compiled
+from fedcohort.engines.vector.writer import INTS, NUMBERS, REALS, Writer
+from fedcohort.models.flat import Weights
+from fedcohort.util.descent import BETAS
+from fedcohort.util.keyed import generator
+
+LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
+
+
+class Program:
+    """The steps of any client with this network on examples of this shape."""
+
+    def __init__(self, chain: Chain, shape: tuple[int, ...], lanes: int) -> None:
+        self.layout = Layout(chain, shape, lanes)
+        writer = Writer(self.layout)
+        writer.write()
+        self.once, self.each = writer.scratch.once, writer.scratch.each
+        self.machine = compiled(str(writer.code.module), lanes)
+        arrays, kinds = [ctypes.c_void_p] * len((*REALS, *INTS)), {INT: ctypes.c_int64, REAL: ctypes.c_float}
+        takes: list[Any] = [*arrays, *(kinds[kind] for kind in NUMBERS.values())]
+        self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))
+        self.own = threading.local()
+
+    def takes(self, job: Job) -> bool:
+        """Whether the job's examples are such as the compiled code relies on."""
+        if not job.plan or job.x.dtype != torch.float32 or not job.x.is_contiguous():
+            return False
+        rows, head = torch.cat(job.plan), self.layout.head
+        if rows.min() < 0 or rows.max() >= len(job.x) or max(map(len, job.plan)) > LARGEST:
+            return False
+        if self.once + self.each * capacity(job) > MOST:
+            return False
+        labels = job.y[rows]
+        if labels.min() < 0 or labels.max() >= self.layout.chain.layers[-1].shape[0]:
+            return False
+        even = head.height * head.width % self.layout.lanes == 0
+        return job.augment is None or (bool(self.layout.images) and head.channels in LUMA and even)
+
+    def descend(self, job: Job, weights: Weights) -> Tensor | None:
+        """A client's local steps, in place; the loss of each. None, and nothing done, where something is not
+        a number any more: zeros that are skipped here would have made more of it."""
+        step, (pull, center, offset, drift) = rule(job.local, job.view.lr), job.anchor
+        sizes, pack = torch.tensor([len(batch) for batch in job.plan]), self.layout.pack
+        packed = pack(weights.params)
+        room = capacity(job)
+        given: dict[str, Tensor | None] = {
+            "weights": packed, "slope": torch.empty_like(packed),
+            "velocity": torch.zeros_like(packed) if step.adam or step.momentum else None,
+            "second": torch.zeros_like(packed) if step.adam else None,
+            "rates": adam_rates(step.lr, len(sizes)) if step.adam else None,
+            "center": pack(center) if pull and center is not None else None,
+            "offset": None if offset is None else pack(offset),
+            "drift": None if drift is None else pack(drift),
+            "x": job.x, "y": job.y, "rows": torch.cat(job.plan), "sizes": sizes,
+            "losses": torch.empty(len(sizes)), "scratch": self.memory(room), **job.logits()._asdict(),
+        }  # fmt: skip
+        if job.augment is not None:
+            draw = generator(*job.key, "augment")
+            given["looks"] = torch.cat([job.augment.looks(len(batch), draw) for batch in job.plan])
+            given["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
+        held = {name: each.contiguous() for name, each in given.items() if each is not None}
+        arrays = [held[name].data_ptr() if name in held else None for name in (*REALS, *INTS)]
+        numbers = len(sizes), room, int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
+        self.call(*arrays, *numbers)  # without the interpreter's lock
+        if not (held["losses"].isfinite().all() and packed.isfinite().all()):
+            return None
+        self.layout.unpack(packed, weights.params)
+        return held["losses"]
+
+    def memory(self, capacity: int) -> Tensor:
+        """This worker's own, for batches of so many samples; zero where nobody has written."""
+        if getattr(self.own, "capacity", 0) != capacity:
+            self.own.capacity = capacity
+            self.own.memory = torch.zeros(self.once + self.each * capacity)
+        return self.own.memory
+
+
+def capacity(job: Job) -> int:
+    """For how many samples there is room: the same for all clients, so that memory is taken once."""
+    return up(min(job.local.batch, LARGEST), SAMPLES)
+
+
+def adam_rates(lr: float, steps: int) -> Tensor:
+    """``[steps, 2]``: the learning rate and one over the scale of the deviation, corrected for the start."""
+    number = torch.arange(1, 1 + steps, dtype=torch.float64)
+    return torch.stack([lr / (1 - BETAS[0] ** number), (1 - BETAS[1] ** number).rsqrt()], 1).float()

@@ -1,0 +1,37 @@
+"""A comparison on a Ray cluster: its runs spread over the machines or, if these are more, one run after the
+other, each with its clients spread over all machines."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fedcohort.data import Federation
+from fedcohort.engines.cluster import connected
+from fedcohort.engines.ray import RayEngine
+from fedcohort.runs.ray_workers import RayPool
+from fedcohort.runs.schedule import Schedule, Timed
+
+if TYPE_CHECKING:
+    from fedcohort.runs.comparison import Job, Plan
+
+
+def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
+    """All runs that wait."""
+    from fedcohort.runs.comparison import run_job
+
+    means = plan.experiment.means
+    sent = means.data == "sent"
+    with connected(means.ray) as cluster:
+        if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
+            with RayPool(cluster, len(schedule.waiting), watcher) as pool:
+                schedule.size = len(pool.members)
+                pool.carry_out(schedule, plan.home, sent)
+            return
+        while schedule.waiting:
+            job = schedule.next()
+            read = None if sent else partial(read_clients, job)
+            run_job(job, watcher, partial(RayEngine, cluster=cluster, read=read))
+
+
+def read_clients(job: "Job") -> Federation:
+    """On another machine: all clients, as the method sees them."""
+    return job.experiment.task(job.seed).for_method(job.method).data

@@ -1,0 +1,147 @@
+"""The schema is what is sent: every question and every answer of every method, field by field and byte by
+byte, down to what Flower puts on the wire."""
+
+import json
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from flwr.app import Message
+from flwr.common.serde import recorddict_to_proto
+
+from fedcohort.core.batchnorm import travelling
+from fedcohort.core.profile import Privacy
+from fedcohort.core.roles.optional import Asks
+from fedcohort.core.schema import (
+    EVERY,
+    FACTS,
+    INSTRUCTIONS,
+    Fields,
+    bytes_of,
+    cross_fields,
+    fields_of,
+    model_records,
+    survey_fields,
+)
+from fedcohort.flower import messages
+from fedcohort.runs.client_messages import answers, orders
+from support.flower_tiny import experiment, through_flower
+from support.methods import FEDERATED
+from support.sizes import numbers, size_of, trained_in
+
+UNMERGED = [text for text in FEDERATED if "fedconcat" not in text]  # later, only a layer is trained
+HEADER = 128  # bytes of a NumPy file before its numbers
+
+
+class Exchange(NamedTuple):
+    """One question to a client and its answer, as Flower carried them, with the schema's fields of both."""
+
+    kind: str
+    asked: Fields
+    question: Message
+    told: Fields
+    answer: Message
+
+
+def exchanges(text: str, out: Path) -> list[Exchange]:
+    """All of two rounds of two local steps with everybody in the cohort."""
+    asked = experiment(text, rounds=2, cohort=8, local={"lr": 0.1, "steps": 2})
+    task, (method,) = asked.task(0), asked.methods
+    profile = task.profile(method)
+    told, down = answers(method, profile, Privacy(), 2, 8), orders(method, profile, 8)
+    model = travelling(task.model.init(0), profile)
+    _, grid = through_flower(asked, out)
+    found = []
+    for kind, _, sent, reply in grid.seen:
+        question, message = messages.read(sent.content), messages.KINDS[kind]
+        fields, given, models = told[message], down[message], len(messages.read_models(question))
+        if kind in (messages.CROSS, messages.SURVEY):  # of its cohort, of the groups by now
+            given = fields_of(model_records([model] * models))
+            grouping = method.grouping
+            surveys = isinstance(grouping, Asks) and kind == messages.SURVEY
+            fields = survey_fields(grouping.answer, models) if surveys else cross_fields(models)
+        if kind == messages.SCORE:
+            order = down["training"] if question.facts["order"] else ()
+            given = (*(given if models else ()), *order)  # who holds its model, or gets it with the order
+            assert models or order or question.facts["version"] is not None
+        if trained_in(messages.read(reply.content)):
+            fields = (*fields, *told["training"])
+        found.append(Exchange(kind, given, sent, fields, reply))
+    return found
+
+
+def tensors_in(message: Message) -> set[tuple]:
+    return {field[:4] for field in fields_of(messages.read(message.content).tensors)}
+
+
+@pytest.mark.parametrize("text", [*UNMERGED, "scaffold+topk(0.2)+clip(0.5)"])
+def test_what_is_listed_is_what_is_sent_and_what_leaves(text: str, tmp_path: Path) -> None:
+    for kind, asked, question, told, answer in exchanges(text, tmp_path):
+        assert tensors_in(question) == {field[:4] for field in asked}, kind
+        assert size_of(answer) == bytes_of(told), kind
+        assert tensors_in(answer) == {field[:4] for field in told if field.record != FACTS}, kind
+        said, message = messages.read(question.content).facts, messages.KINDS[kind]
+        unknown = {"scale"} if kind == messages.PROFILE else set()
+        assert said.keys() == (EVERY.keys() | INSTRUCTIONS[message].keys()) - unknown
+        assert not said.get("order") or said["order"].keys() == INSTRUCTIONS["training"].keys()
+
+
+def test_topk_sends_less(tmp_path: Path) -> None:
+    """Of 12 * 8 + 8 + 8 * 4 + 4 = 140 parameters a tenth: 14 values, 14 places, and nothing of their size."""
+    (update,) = {each.told for each in exchanges("topk(0.1)", tmp_path) if each.kind == messages.TRAIN}
+    sent = {field.name: (field.shape, field.dtype) for field in update if field.record == "update"}
+    assert sent == {
+        "values": ((14,), torch.float32),
+        "places": ((14,), torch.int32),
+        "buffers": ((0,), torch.float32),
+    }
+
+
+@pytest.mark.parametrize("text", ["fedavg", "scaffold", "fedlecc", "topk(0.2)", "cafa", "kl", "ifca"])
+def test_every_byte_on_the_wire_is_explained(text: str, tmp_path: Path) -> None:
+    """Both ways Flower carries the tensors of the schema, each after a header, the facts as JSON text, and
+    the frame of its protocol buffers."""
+    for kind, asked, question, told, answer in exchanges(text, tmp_path):
+        for fields, message in ((asked, question), (told, answer)):
+            payload = messages.read(message.content)
+            held = [HEADER + field.bytes for field in fields if field.record != FACTS]
+            words = len(json.dumps(payload.facts))
+            wire = recorddict_to_proto(message.content).ByteSize()
+            assert wire == sum(held) + words + frame(payload.tensors.keys(), fields, words), kind
+            counted = numbers(payload.facts) if message is answer else 0  # instructions are not
+            assert bytes_of(fields) == sum(held) - HEADER * len(held) + 8 * counted, kind
+
+
+def test_encoders_are_sent_once_and_without_their_last_layer(tmp_path: Path) -> None:
+    """Two of 12 * 8 + 8 = 104 numbers to everybody, as many bytes as a simulation counts."""
+    _, grid = through_flower(experiment("fedconcat(groups=2, rounds=1)", rounds=3, cohort=8), tmp_path)
+    sent = [fields_of(messages.read(each[2].content).tensors) for each in grid.seen]
+    brought = [{f for f in fields if f.record.startswith("encoder/")} for fields in sent]
+    assert [len(own) for own in brought if own] == [4] * 8
+    assert all(bytes_of(own) == 2 * 104 * 4 for own in brought if own)
+
+
+def frame(records: Collection[str], fields: Fields, words: int) -> int:
+    """What protocol buffers add to tensors and text: before each a tag and its length; names, kinds and
+    shapes."""
+
+    def around(size: int) -> int:
+        """A tag and the length of so many bytes, seven bits a byte."""
+        return 1 + max(1, math.ceil(size.bit_length() / 7))
+
+    def within(size: int) -> int:
+        return around(size) + size
+
+    facts = within(len("json")) + within(within(words))
+    total = within(within(len("facts")) + within(within(facts)))
+    for record in records:
+        inside = 0
+        for field in (field for field in fields if field.record == record):
+            kind = within(len(str(field.dtype).removeprefix("torch."))) + within(len("numpy.ndarray"))
+            shape = within(sum(around(side) - 1 for side in field.shape)) if field.shape else 0
+            inside += within(within(len(field.name)) + within(kind + shape + within(HEADER + field.bytes)))
+        total += within(within(len(record)) + within(inside))
+    return total - words - sum(HEADER + field.bytes for field in fields if field.record != FACTS)

@@ -1,0 +1,382 @@
+"""A comparison on a real Ray cluster: a private one of one machine, and one of three on loopback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from fedcohort.cli.progress import Silent
+from fedcohort.core.method import Method
+from fedcohort.engines import cluster as clusters
+from fedcohort.engines.cluster import Cluster, connected, heard
+from fedcohort.engines.ray import RayEngine
+from fedcohort.runs import ray_workers
+from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
+from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.run import Callback
+from fedcohort.testing import assert_same, play, tiny_task
+from fedcohort.testing.tiny import history
+from fedcohort.util.errors import UserError
+from support.methods import EVERYTHING
+from support.processes import descendants, is_alive
+
+ASKED = {
+    "name": "far",
+    "rounds": 4,
+    "seeds": [0],
+    "cohort": 4,
+    "method": ["fedavg"],
+    "data": {"source": "synthetic", "samples": 300, "classes": 3, "features": 6},
+    "partition": {"name": "dirichlet", "clients": 6, "alpha": 0.5},
+    "model": {"name": "logistic"},
+}
+
+
+def asked(ray: str, **changes: Any) -> Experiment:
+    return Experiment.of({**ASKED, **changes, "run": {"ray": ray}})
+
+
+def tables(home: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in home.glob("*/table.csv")}
+
+
+def listening(pids: set[int]) -> set[str]:
+    """Addresses, in hexadecimal, on which these processes listen."""
+    sockets = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                sockets.add(str(link.readlink()))
+            except OSError:
+                continue
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[column] for column in (1, 3, 9))
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                found.add(local.partition(":")[0])
+    return found
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    """One run, whose clients it holds. Meanwhile it listens to this machine only."""
+    before, started, seen, folders = descendants(), set[int](), set[str](), list[str]()
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: folders.append(make(**how)) or folders[-1])
+    staff = Cluster.staff
+
+    def looked_at(self: Cluster) -> Any:
+        machines = staff(self)
+        started.update(descendants() - before)
+        seen.update(listening(started))
+        return machines
+
+    monkeypatch.setattr(Cluster, "staff", looked_at)
+    _, (far,) = compare(asked("local"), tmp_path / "far", Silent())
+    _, (near,) = compare(asked(""), tmp_path / "near", Silent())
+    assert far.metrics == pytest.approx(near.metrics, abs=1e-5)
+    assert seen
+    assert seen <= LOOPBACK
+    assert len(started) > 3
+    deadline = time.monotonic() + 20
+    while (left := {pid for pid in started if is_alive(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == set()
+    assert folders
+    assert not any(Path(folder).exists() for folder in folders)
+
+
+def test_no_directory_says_where_it_runs(tmp_path):
+    """Or a stranger's would say to which cluster its reader's data go."""
+    plan = prepare(asked("10.9.8.7:6379"), tmp_path)
+    assert "10.9.8.7" not in (plan.home / "experiment.toml").read_text()
+    assert reopen(plan.home).experiment.means.ray == ""
+    assert reopen(plan.home).running_on("auto").experiment.means.ray == "auto"
+    (plan.home / "experiment.toml").write_text(
+        (plan.home / "experiment.toml").read_text() + '\n[run]\nray = "10.9.8.7:6379"\n'
+    )
+    assert reopen(plan.home).experiment.means.ray == ""
+
+
+@pytest.mark.deploy
+def test_nobody_else_is_let_into_a_private_cluster():
+    join = "import ray, sys; ray.init(address=sys.argv[1], logging_level='ERROR')"
+    outside = {**os.environ, **clusters.QUIET, clusters.SEVERAL: "0"}
+    with connected("local") as cluster:
+        import ray
+
+        assert len(cluster.staff()) == 1
+        words = [sys.executable, "-c", join, ray.get_runtime_context().gcs_address]
+        done = subprocess.run(words, env=outside, capture_output=True, text=True, timeout=100)
+    assert done.returncode != 0
+    assert "token" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "there is no Ray cluster at 127.0.0.1:1"),
+        ("ray://head:10001", "is no address: write local, auto or host:port"),
+        ("head", "is no address"),
+    ],
+)
+def test_an_address_without_a_cluster_is_one_sentence(address, said):
+    with pytest.raises(UserError, match=said), connected(address):
+        pass
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install 'fedcohort\[ray\]'"), connected("local"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "Version mismatch: The cluster was started with:\n    Ray: 2.9",
+            "other versions .* install the same",
+        ),
+        ("Can't find a raylet here", "not part of the Ray cluster at h:1: run 'ray start --address=h:1'"),
+        ("Authentication failed: no token", "wants a token"),
+        ("whatever else", "there is no Ray cluster at h:1"),
+    ],
+)
+def test_what_ray_says_is_put_in_a_sentence(words, said):
+    with pytest.raises(UserError, match=said):
+        raise clusters._refused("h:1", words)
+
+
+def test_other_versions_are_refused():
+    theirs = {**clusters.versions(), "fedcohort": "0.0.1"}
+    with pytest.raises(UserError, match=r"fedcohort is .* here and 0\.0\.1 on 10\.0\.0\.7: install the same"):
+        clusters.refuse_other_versions("10.0.0.7", theirs)
+
+
+def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
+    there, here, seen, written = tmp_path / "there", tmp_path / "here", {}, []
+    (there / "clients").mkdir(parents=True)
+    for name in ("state.safetensors", "table.csv", "clients/3-1.safetensors", "result.json"):
+        (there / name).write_text(name)
+    first = ray_workers._files(there, seen)
+    ray_workers._write(here, first)
+    assert {path.relative_to(here).as_posix() for path in here.rglob("*.*")} == set(first)
+    (there / "table.csv").write_text("more")
+    assert ray_workers._files(there, seen) == {"table.csv": b"more"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_workers, "write_atomically", lambda path, _: written.append(path.name))
+        ray_workers._write(here, first)
+    assert written == ["3-1.safetensors", "table.csv", "state.safetensors", "result.json"]
+    with pytest.raises(UserError, match="would write to"):
+        ray_workers._write(here, {"../../outside": b""})
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Any]:
+    """Three raylets of one core each; a fourth machine may come."""
+    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
+    from ray.cluster_utils import Cluster as Raylets
+
+    clusters._look_again(True)
+    store = {"object_store_memory": 100_000_000, "num_cpus": 1}
+    raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
+    for _ in range(2):
+        raylets.add_node(**store)
+    raylets.store = store
+    yield raylets
+    raylets.shutdown()
+
+
+def without(raylets: Any, node: str) -> None:
+    """Kills a machine, as a power cut does, and puts a new one in its place later."""
+    (raylet,) = [each for each in raylets.list_all_nodes() if each.node_id == node]
+    raylets.remove_node(raylet, allow_graceful=False)
+
+
+@pytest.fixture
+def whole(three: Any) -> Iterator[Any]:
+    """All three of them, whatever a test does."""
+    yield three
+    while len(three.list_all_nodes()) < 3:
+        three.add_node(**three.store)
+    three.wait_for_nodes()
+
+
+@pytest.mark.deploy
+def test_every_method_agrees_on_three_machines(three):
+    with connected(three.address) as cluster:
+        for text in EVERYTHING:
+            method, task = Method.parse(text), tiny_task()
+            state = play(method, task, 2, engine=RayEngine(task.for_method(method), cluster))[0]
+            for ours, theirs in zip(state.groups, history(method)[2].groups, strict=True):
+                gap = float((ours.weights.params - theirs.weights.params).abs().max())
+                assert gap < 1e-5, text
+        assert len(cluster.machines) == 3
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("text", ["fedavg", "median"])
+def test_a_machine_killed_in_the_middle_of_a_round_costs_nothing(text, whole, monkeypatch):
+    """It is frozen with an order in its hands, then killed."""
+    monkeypatch.setattr("fedcohort.engines.shards.TOGETHER", 1)
+    method, task = Method.parse(text), tiny_task(cohort=8)
+    with connected(whole.address) as cluster:
+        state = play(method, task, 1, engine=RayEngine(task, cluster))[0]
+        undisturbed = play(method, task, 2, state, engine=RayEngine(task, cluster))[0]
+        engine = RayEngine(task, cluster)
+        victim = next(m for m in cluster.machines if m.node != _here() and m in engine.holder.values())
+        (pid,) = heard([victim.actor.__ray_call__.remote(lambda self: os.getpid())])
+        os.kill(pid, signal.SIGSTOP)
+        killer = threading.Timer(2.0, lambda: (without(whole, victim.node), _kill(pid)))
+        killer.start()
+        after = play(method, task, 2, state, engine=engine)[0]
+        killer.join()
+        assert_same(after, undisturbed, "a machine was killed")
+        assert len(cluster.machines) == 2
+
+
+def _here() -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("shared", [True, False])
+def test_runs_are_spread_and_come_back_as_the_same_bytes(shared, three, tmp_path, monkeypatch):
+    if not shared:
+        monkeypatch.setattr(ray_workers.Sign, "is_seen", property(lambda self: False))
+        monkeypatch.setattr(ray_workers, "_sign", _elsewhere)
+    methods = {"method": ["fedavg", "scaffold"], "seeds": [0, 1]}
+    home, outcomes = compare(asked(three.address, **methods), tmp_path / "far", Silent())
+    alone, others = compare(asked("", **methods), tmp_path / "near", Silent())
+    assert tables(home) == tables(alone)
+    assert [outcome.metrics for outcome in outcomes] == [outcome.metrics for outcome in others]
+    assert not list(home.glob(".shared-*"))
+
+
+class _elsewhere:  # noqa: N801  # stands in for a context manager
+    """A sign that nobody on another machine finds."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __enter__(self) -> ray_workers.Sign:
+        return ray_workers.Sign(self.home / "nowhere", "")
+
+    def __exit__(self, *about: object) -> None: ...
+
+
+@pytest.mark.deploy
+def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
+    many = asked(whole.address, method=["fedavg", "scaffold", "fedprox"], rounds=400)
+    victims: list[str] = []
+
+    class Kills(Silent, Callback):
+        """After some rounds."""
+
+        def begin(self, *about: Any) -> Any:
+            return self
+
+        def after_round(self, state: Any, *about: Any) -> bool:
+            if state.round == 50 and not victims:
+                victims.append(next(n["NodeID"] for n in Cluster().nodes() if n["NodeID"] != _here()))
+                without(whole, victims[0])
+            return False
+
+        def close(self, state: Any) -> None: ...
+
+    home, _ = compare(many, tmp_path / "far", Kills())
+    near = asked("", method=["fedavg", "scaffold", "fedprox"], rounds=400)
+    alone, _ = compare(near, tmp_path, Silent())
+    assert victims
+    assert tables(home) == tables(alone)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
+def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path):
+    """Of one run with its clients on all machines, and of runs on all machines."""
+    table = {**ASKED, "method": methods, "rounds": 300}
+    whole, _ = compare(Experiment.of({**table, "run": {"ray": three.address}}), tmp_path / "whole", Silent())
+    (tmp_path / "far.toml").write_text(tomli_w.dumps(table))
+    words = [
+        sys.executable,
+        "-m",
+        "fedcohort",
+        "run",
+        "far.toml",
+        "--ray",
+        three.address,
+        "--out",
+        "cut",
+        "--json",
+    ]
+    driver = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not any(b"\n40," in path.read_bytes() for path in tmp_path.glob("cut/*/*/table.csv")):
+        assert driver.poll() is None
+        time.sleep(0.05)
+    driver.kill()
+    driver.wait()
+    (home,) = (tmp_path / "cut").iterdir()
+    words = [
+        sys.executable,
+        "-m",
+        "fedcohort",
+        "run",
+        "--resume",
+        str(home),
+        "--ray",
+        three.address,
+        "--json",
+    ]
+    deadline = time.monotonic() + 60
+    while True:  # its processes end when Ray has noticed
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode == 0 or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["runs"]) == len(methods)
+    assert tables(home) == tables(whole)
+
+
+@pytest.mark.deploy
+def test_data_that_a_machine_cannot_read_are_named_with_it(three, tmp_path):
+    """It is asked to read them itself, from where they were when the comparison was asked for."""
+    (tmp_path / "data.csv").write_text("a,b,label\n" + "\n".join(f"{n},{n % 3},{n % 2}" for n in range(80)))
+    data = {"source": "table", "path": str(tmp_path / "data.csv"), "label": "label"}
+    experiment = Experiment.of({**ASKED, "data": data, "run": {"ray": three.address, "data": "read"}})
+    plan = prepare(experiment, tmp_path)
+    (tmp_path / "data.csv").rename(tmp_path / "gone.csv")
+    with pytest.raises(UserError, match=r"on .*data\.csv.*: put the data at the same path on all machines"):
+        carry_out(plan, Silent())
+    (tmp_path / "gone.csv").rename(tmp_path / "data.csv")
+    resume(plan.home, Silent())
+
+
+@pytest.mark.deploy
+def test_a_machine_with_other_versions_is_refused(three, monkeypatch):
+    monkeypatch.setattr(clusters, "versions", lambda: {"fedcohort": "9.9"})
+    with pytest.raises(UserError, match=r"fedcohort is 9\.9 here and"), connected(three.address) as cluster:
+        cluster.staff()
