@@ -171,7 +171,7 @@ def test_the_command_that_goes_on_says_trust_where_it_is_needed(
         raise KeyboardInterrupt
 
     (here / "mine.py").write_text(OWN)
-    monkeypatch.setattr("fedcohort.runs.comparison.carry_out", stop)
+    monkeypatch.setattr("fedcohort.python.comparison.carry_out", stop)
     answer = cli("run", "e.toml", "--set", "method=['mine']", "--set", "imports=['mine']")
     assert answer.err.endswith("Continue with: fedcohort run --resume runs/e-001 --trust\n")
     assert cli("run", "e.toml").err.endswith("Continue with: fedcohort run --resume runs/e-002\n")

@@ -25,7 +25,7 @@ from support.report_runs import TINY, run_tiny, write_run
 
 def dealt(run: Run) -> Federation:
     """The data of a run, dealt again."""
-    return Experiment.of(run.settings.table).federation(run.seed)
+    return Experiment.of(run.asked.table).federation(run.seed)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_the_tree_of_a_real_run_is_what_happened(method: str, tmp_path: Path) ->
     home = run_tiny(tmp_path, method, seeds=[0], rounds=16, cohort=6, partition=partition)
     (run,) = gather([home]).runs
     seen = Genealogy()
-    experiment = Experiment.of(run.settings.table)
+    experiment = Experiment.of(run.asked.table)
     fc.run(experiment.methods[0], experiment.task(0), 16, callbacks=[seen])
     assert len(seen.origin) > 2
     _, *children = sorted(splits(run))

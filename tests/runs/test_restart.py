@@ -254,9 +254,9 @@ def test_changed_settings_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"local.lr is 0.5 here and 0.05 there"):
         go_on(experiment("fedavg", local={"batch": 8, "lr": 0.5}), tmp_path)
     text = (tmp_path / "config.toml").read_text()
-    (tmp_path / "config.toml").write_text(text.replace("rounds = 5", "rounds = 6"))
+    (tmp_path / "config.toml").write_text(text.replace("cohort = 4", "cohort = 3"))
     for again in (lambda: resume(tmp_path, Silent()), lambda: go_on(experiment("fedavg"), tmp_path)):
-        with pytest.raises(UserError, match=r"rounds is . here and . there"):
+        with pytest.raises(UserError, match=r"cohort is . here and . there"):
             again()
 
 

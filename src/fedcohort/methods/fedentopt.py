@@ -52,9 +52,7 @@ MANY, LOOKED_AT = 20_000, 1024  # of more clients than MANY, each pick looks at 
 class FedEntOpt(Selector, Hides):
     """Builds each cohort greedily so that its labels together are as uniform as possible."""
 
-    buffer: Annotated[float, at_least(0), tune(0, 0.9)] = (
-        0.5  # who rests after a pick: a share (< 1) or number
-    )
+    buffer: Annotated[float, at_least(0), tune(0, 0.9)] = 0.5  # who rests after a pick: a share, or a number
     epsilon: Annotated[float, above(0)] | None = None  # differential privacy of the label counts; None: exact
     ties: Literal["lowest", "random"] = "lowest"  # who of equally good clients is picked
 

@@ -53,9 +53,7 @@ class HACCS(Selector, Polls, Summarises):
     """Clusters clients by their data, draws clusters that are quick or badly served, and trains the quickest
     clients of each."""
 
-    rho: Annotated[float, between(0, 1), tune(0, 1)] = (
-        0.5  # 1: quick clusters only; 0: those of high loss only
-    )
+    rho: Annotated[float, between(0, 1), tune(0, 1)] = 0.5  # 1: quick clusters only; 0: high losses only
     summary: Literal["P(y)", "P(X|y)"] = "P(y)"  # clients compared by labels, or by features of each label
     min_samples: Annotated[int, at_least(2)] = 2  # OPTICS: neighbours that make a core client
     latency: Literal["speeds", "equal"] = "speeds"  # four classes of clients drawn by the seed, or all alike

@@ -131,7 +131,7 @@ class Recorder(Callback):
     def open(self) -> tuple[State, list[Row]] | None:
         """Where to go on from: the last checkpoint and the rows before it, or None for the start."""
         refuse_links(self.directory)
-        check_config(self.directory, self.config)
+        check_config(self.directory, self.config, longer=not (self.directory / RESULT).exists())
         if checkpoint.exists(self.directory):
             return self._resume()
         self._start()
@@ -260,15 +260,15 @@ class Recorder(Callback):
         self.digest.update(lines)
 
 
-def check_config(directory: Path, table: dict[str, Any]) -> None:
-    """Refuses a run directory whose settings, as written or as last used, are not these; of a run that goes
-    on for more rounds, the checkpoint knows of fewer."""
+def check_config(directory: Path, table: dict[str, Any], longer: bool = False) -> None:
+    """Refuses a run directory whose settings, as written or as last used, are not these. The checkpoint of
+    one that goes on ``longer`` than it was to at first knows of fewer rounds."""
     kept = []
     if (directory / CONFIG).exists():
         kept.append(read_toml(directory / CONFIG))
     if checkpoint.exists(directory):
         used = load_checkpoint(directory)[1]["config"]
-        kept += [] if begins(used, table) else [used]
+        kept += [] if longer and begins(used, table) else [used]
     for theirs in kept:
         if (change := difference(table, theirs)) is not None:
             raise UserError(
