@@ -4,6 +4,7 @@ Everything is a table of settings; a mistake is answered with the key's path and
 a run directory keeps is again such a file, so ``fedcohort run RUN_DIR/config.toml`` repeats that run.
 """
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -25,6 +26,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.data.thinning import thinned
 from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
@@ -55,7 +57,7 @@ class Experiment:
     cohort: int | float
     seeds: tuple[int, ...]
     methods: tuple[Method, ...]
-    data: dict[str, Any]  # "source", "root", "scale" and the source's options
+    data: dict[str, Any]  # "source", "root", "scale", "share" and the source's options
     partition: Partitioner
     split: SplitPlan
     model: dict[str, Any]  # "name" and the model's settings
@@ -67,6 +69,7 @@ class Experiment:
     imports: tuple[str, ...] = ()
     own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
     sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
+    given: dict[str, Any] = field(default_factory=dict)  # what the file says itself, if conditions are swept
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
@@ -95,9 +98,15 @@ class Experiment:
     def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
         """From a table as TOML gives it; ``elsewhere``: its paths are another machine's."""
         top, notes = build(_Top, table, ""), list[str]()
-        if top.conditions:
-            filled, notes = under_conditions(table, top.conditions)
-            top = build(_Top, filled, "")
+        sweep, given = Sweep.read(top.sweep), dict[str, Any]()
+        if sweep.conditions:
+            if top.conditions:
+                raise UserError("conditions: they are swept (sweep.conditions), so leave 'conditions' out")
+            given = copy.deepcopy(dict(table))
+        for number, conditions in enumerate(sweep.conditions or filter(None, [top.conditions])):
+            filled, said = under_conditions(table, conditions)
+            notes += [note for note in said if note not in notes]
+            top = top if number else build(_Top, filled, "")  # an experiment is that of the first
         for module in top.imports:
             import_own(module, "imports")
         methods, split = read_methods(top.method), dict(top.split)
@@ -134,7 +143,8 @@ class Experiment:
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             own_local=read_own_local(top.method, methods),
-            sweep=Sweep.read(top.sweep),
+            sweep=sweep,
+            given=given,
             trackers=read_trackers(top.track),
             means=build(Means, top.run, "run"),
             notes=tuple(notes),
@@ -165,7 +175,7 @@ class Experiment:
         """Of a setting; of one of a part, as the first method has it that has the part."""
         if key.startswith(OF_METHODS):
             return value_of_part(self.methods, key)
-        here: Any = self.table()
+        here: Any = self.table(self.methods[0])
         for name in key.split("."):
             here = here.get(name) if isinstance(here, Mapping) else None
         return here
@@ -188,7 +198,7 @@ class Experiment:
             yield {}, self
             return
         for point in self.sweep.points():
-            table = self.table()
+            table = copy.deepcopy(self.table())
             del table["sweep"]
             for key, value in point.items():
                 if not key.startswith(OF_METHODS):
@@ -200,9 +210,12 @@ class Experiment:
         """Read once for all experiments on the same data."""
         slot = _cached_dataset(repr(self.data))
         if not slot:
-            source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
-            slot.append(vars(self).get("brought") or source.load(Places.of(self.data.get("root"))))
+            slot.append(vars(self).get("brought") or self._load())
         return slot[0]
+
+    def _load(self) -> Dataset:
+        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
+        return thinned(source.load(Places.of(self.data.get("root"))), self.data.get("share", 1.0))
 
     def bring(self, dataset: Dataset) -> None:
         """What somebody else has read of these data, if nobody here has."""
@@ -265,11 +278,13 @@ class Experiment:
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
-        return {
-            **top,
-            **{key: _writable(value) for key, value in sections.items()},
-            "method": [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods],
-        }
+        entries = [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods]
+        if method is None and self.given:  # what it leaves open is filled in for each run
+            kept = {key: sections[key] for key in ("track", "run", "sweep") if key in sections}
+            kept["data"] = {key: self.data[key] for key in self.given.get("data", {})}
+            given = {**self.given, **kept, "name": self.name, "seeds": list(seeds)}
+            return {**_writable(given), "method": entries}
+        return {**top, **{key: _writable(value) for key, value in sections.items()}, "method": entries}
 
 
 @dataclass(frozen=True)
