@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedcohort.cli.board import duration
 from fedcohort.cli.tables import messages, results
-from fedcohort.replication.folders import SCALES, UNITS, Published
+from fedcohort.replication.folders import UNITS, Published
 from fedcohort.replication.replication import Replication, stale
 from fedcohort.replication.results import Result
 from fedcohort.replication.verdicts import Judged, by_seed, interval, judge
@@ -80,7 +80,7 @@ def table_json(asked: Replication) -> dict[str, Any]:
     known = asked.results
     return {
         **listing(asked),
-        "called": SCALES[asked.scale],
+        "called": asked.folder.called(asked.scale),
         "rows": [Line(each, known).to_dict() for each in asked.folder.published],
         "claims": [_claim(each) for each in judge(asked.folder, known)],
         "stale": stale(asked.folder),
@@ -89,9 +89,8 @@ def table_json(asked: Replication) -> dict[str, Any]:
 
 def show_table(asked: Replication) -> None:
     known, folder = asked.results, asked.folder
-    own = folder.scale(asked.scale).about
     results.print(f"{folder.name}: {folder.about}", style="bold", markup=False)
-    results.print(f"{asked.scale}: {SCALES[asked.scale]}{f' ({own})' if own else ''}", markup=False)
+    results.print(f"{asked.scale}: {folder.called(asked.scale)}", markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("column", "row", "paper", "ours", "seeds", "difference", "95 % interval"):
         table.add_column(title, justify="left" if title in ("column", "row") else "right")

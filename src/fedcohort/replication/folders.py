@@ -148,6 +148,13 @@ class Folder:
                 raise UserError(f"{self.path / ABOUT}: scales.{name}: unknown{nearest(name, SCALES)}")
         return {name: build(Scaled, told[name], f"scales.{name}") for name in SCALES if name in told}
 
+    def called(self, scale: str) -> str:
+        """What runs at this scale may be called, and in what they are not the paper's."""
+        own = self.scale(scale).about
+        if scale == "paper" and own:
+            return f"the paper's settings, but not a replication in all of it: {own}"
+        return f"{SCALES[scale]} ({own})" if own else SCALES[scale]
+
     def scale(self, name: str) -> Scaled:
         if name not in self.scales:
             raise UserError(f"{self.name} has no scale '{name}': it has {', '.join(self.scales)}")

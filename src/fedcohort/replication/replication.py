@@ -156,10 +156,11 @@ class Replication:
             cell, seed = key
             return cell not in self.folder.decisive, self.experiment.seeds.index(seed), costs.get(cell, 0.0)
 
-        jobs = tuple(left[key] for key in sorted(left, key=place))
+        once = {left[key].directory: left[key] for key in sorted(left, key=place)}
         known = {job.title: costs[cell] for (cell, _), job in left.items() if cell in costs}
         order: Callable[[list[Job]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
-        carry_out(Plan(self.experiment, self.home, jobs), Recording(self, watcher), order)
+        plan = Plan(self.experiment, self.home, tuple(once.values()))
+        carry_out(plan, Recording(self, watcher), order)
         return len(self.open)
 
     def _take_over(self) -> None:
@@ -178,7 +179,7 @@ class Recording:
 
     def __init__(self, replication: Replication, watcher: Watcher) -> None:
         self.replication, self.watcher = replication, watcher
-        self.places = {job.directory: key for key, job in replication.jobs.items()}
+        self.jobs = replication.open
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         return self.watcher.begin(method, seed, rounds)
@@ -187,7 +188,8 @@ class Recording:
         self.watcher.expect(seconds)
 
     def end(self, outcome: Outcome) -> None:
-        add_results(self.replication.path, [self.replication.result(self.places[outcome.directory])])
+        ended = [key for key, job in self.jobs.items() if job.directory == outcome.directory]
+        add_results(self.replication.path, [self.replication.result(key) for key in ended])
         self.watcher.end(outcome)
 
     def stop(self) -> None:

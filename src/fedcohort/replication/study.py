@@ -20,7 +20,7 @@ def study_results(folder: Folder, scale: str, where: Path) -> list[Result]:
     for row in rows_of(path) if study and path and path.exists() else []:
         told = {
             "conditions": Template(study.conditions).safe_substitute(row),
-            "method": study.method,
+            "method": Template(study.method).safe_substitute(row),
             "scale": scale,
             "seed": row.get("seed", "0"),
             "config": config_hash(row),

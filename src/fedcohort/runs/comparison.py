@@ -122,7 +122,7 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
     _ = experiment.means.chosen  # refuses what is not here
-    for job in jobs_of(experiment, out):
+    for job in _once(jobs_of(experiment, out)):
         with own_mistakes():
             fitted = job.experiment.task(job.seed).for_method(job.method)
             start(job.method, fitted, fitted.profile(job.method))
@@ -250,21 +250,26 @@ def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
 
 
 def _plan(experiment: Experiment, home: Path) -> Plan:
-    return Plan(experiment, home, tuple(jobs_of(experiment, home)))
+    return Plan(experiment, home, _once(jobs_of(experiment, home)))
 
 
 def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
-    """Every method under all conditions with every seed; what is the same run twice is listed once. Those of
-    one federation follow each other: it is made once."""
-    jobs: dict[Path, Job] = {}
+    """Every method under all conditions with every seed. Those of one federation follow each other: it is
+    made once."""
+    jobs = []
     variants = [(in_words(point), variant) for point, variant in experiment.variants()]
     for seed in experiment.seeds:
         for words, variant in variants:
             for method in variant.methods:
                 alone = variant.of_one(method)
                 directory = home / run_name(alone.table(method, seed))
-                jobs.setdefault(directory, Job(alone, method, seed, directory, words))
-    return list(jobs.values())
+                jobs.append(Job(alone, method, seed, directory, words))
+    return jobs
+
+
+def _once(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """What is the same run under several conditions is the first of them."""
+    return tuple({job.directory: job for job in reversed(jobs)}.values())[::-1]
 
 
 def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:

@@ -26,7 +26,6 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
-from fedcohort.data.thinning import thinned
 from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
@@ -57,7 +56,7 @@ class Experiment:
     cohort: int | float
     seeds: tuple[int, ...]
     methods: tuple[Method, ...]
-    data: dict[str, Any]  # "source", "root", "scale", "share" and the source's options
+    data: dict[str, Any]  # "source", "root", "scale" and the source's options
     partition: Partitioner
     split: SplitPlan
     model: dict[str, Any]  # "name" and the model's settings
@@ -210,12 +209,9 @@ class Experiment:
         """Read once for all experiments on the same data."""
         slot = _cached_dataset(repr(self.data))
         if not slot:
-            slot.append(vars(self).get("brought") or self._load())
+            source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
+            slot.append(vars(self).get("brought") or source.load(Places.of(self.data.get("root"))))
         return slot[0]
-
-    def _load(self) -> Dataset:
-        source = build(SOURCES.get(self.data["source"]), _options(self.data), "data")
-        return thinned(source.load(Places.of(self.data.get("root"))), self.data.get("share", 1.0))
 
     def bring(self, dataset: Dataset) -> None:
         """What somebody else has read of these data, if nobody here has."""
@@ -267,6 +263,8 @@ class Experiment:
             del sections["evaluate"]["best"]
         if not self.split.tuning:
             del sections["split"]["tuning"]
+        if self.split.share == 1:
+            del sections["split"]["share"]
         if self.trust != Trust():  # runs from before there was such a table keep their names
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it

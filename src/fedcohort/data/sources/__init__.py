@@ -1,13 +1,12 @@
 """Data sources: one file each, a frozen dataclass whose fields are the source's options."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, get_args, get_type_hints
+from typing import Any, Protocol, get_args, get_type_hints
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.locate import DataPath, Place, Places
 from fedcohort.data.scaling import Rule
 from fedcohort.util.registry import Registry
-from fedcohort.util.settings import above, at_most
 
 
 class Source(Protocol):
@@ -20,12 +19,7 @@ class Source(Protocol):
 
 SOURCES: Registry[Source] = Registry("data source", "fedcohort.data.sources", "fedcohort.sources")
 register = SOURCES.register
-COMMON = {  # settings for every source, beside its own
-    "source": str,
-    "root": DataPath,
-    "scale": Rule,
-    "share": Annotated[float, above(0), at_most(1)],
-}
+COMMON = {"source": str, "root": DataPath, "scale": Rule}  # settings for every source, beside its own
 
 
 def places_in(data: Mapping[str, Any]) -> dict[str, Place]:
