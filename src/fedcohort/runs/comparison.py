@@ -269,7 +269,10 @@ def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
 
 def _once(jobs: Sequence[Job]) -> tuple[Job, ...]:
     """What is the same run under several conditions is the first of them."""
-    return tuple({job.directory: job for job in reversed(jobs)}.values())[::-1]
+    first: dict[Path, Job] = {}
+    for job in jobs:
+        first.setdefault(job.directory, job)
+    return tuple(first.values())
 
 
 def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:
