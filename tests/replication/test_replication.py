@@ -132,7 +132,7 @@ def test_there_is_no_time_for_anything(folder: Folder, tmp_path: Path) -> None:
 
 
 def test_no_run_is_begun_that_would_end_too_late() -> None:
-    """10 rounds each; by a probe 1 s a round of the one, 5 s of the other: of 25 s the first takes 10. The next
+    """10 rounds each; by a probe 1 s a round of the one, 5 s of the other: of 25 s one takes 10. The next
     like it would end after 20, the dear one after 60. Two at a time are half as fast."""
     experiment, now = Experiment.of({"method": ["fedavg", "fedprox"], "rounds": 10}), [0.0]
     cheap, dear = experiment.methods

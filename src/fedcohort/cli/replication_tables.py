@@ -41,19 +41,18 @@ def listing(asked: Replication) -> dict[str, Any]:
 
 
 def show_listing(entries: Sequence[dict[str, Any]]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("table", "scale", "data", "cells", "done", "seeds", "left", "verdicts"):
-        table.add_column(title, overflow="fold")
+    titles = ("table", "scale", "done", "seeds", "left", "verdicts", "data")
+    table = _table(titles, wraps=("verdicts", "data"))
     for entry in entries:
         seconds = entry["seconds_left"]
         left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
-        numbers = (str(entry[key]) for key in ("cells", "done", "seeds"))
-        name = f"{entry['paper']}/{entry['table']}"
-        table.add_row(name, entry["scale"], ", ".join(entry["data"]), *numbers, left, entry["verdict"])
+        name, done = f"{entry['paper']}/{entry['table']}", f"{entry['done']} of {entry['cells']}"
+        numbers = entry["scale"], done, str(entry["seeds"]), left
+        table.add_row(name, *numbers, entry["verdict"], ", ".join(entry["data"]))
     results.print(table)
     results.print(
-        "cells: methods under conditions. left: what it would take on this machine, one run after the other, "
-        "as far as a few rounds were measured (--probe). small: a scaled test, no replication.",
+        "done: cells, methods under conditions, that have all seeds. left: what the rest would take on this "
+        "machine, as far as a few rounds were measured (--probe). small: a scaled test, no replication.",
         style="dim",
     )
 
@@ -91,17 +90,14 @@ def show_table(asked: Replication) -> None:
     known, folder = asked.results, asked.folder
     results.print(f"{folder.name}: {folder.about}", style="bold", markup=False)
     results.print(f"{asked.scale}: {folder.called(asked.scale)}", markup=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("column", "row", "paper", "ours", "seeds", "difference", "95 % interval"):
-        table.add_column(title, justify="left" if title in ("column", "row") else "right")
+    titles = ("column", "row", "paper", "ours", "n", "differs", "95 % interval")
+    table = _table(titles, wraps=("column", "row"))
     for each in folder.published:
         line = Line(each, known)
         table.add_row(each.column, each.row, _spread(each.value, each.std, each.unit), *_ours(line))
     results.print(table)
     if folder.claims:
-        claims = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in ("claim", "paper", "ours", "95 % interval", "seeds", "verdict"):
-            claims.add_column(title, overflow="fold")
+        claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
         for judged in judge(folder, known):
             claims.add_row(*_claim_cells(judged))
         results.print(claims)
@@ -113,12 +109,21 @@ def show_table(asked: Replication) -> None:
         )
 
 
+def _table(titles: Sequence[str], wraps: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in titles:
+        table.add_column(title, overflow="fold", no_wrap=title not in wraps)
+    return table
+
+
 def _ours(line: Line) -> tuple[str, str, str, str]:
     if not line.values:
         return "–" if line.published.metric else "not run", "", "", ""
     unit = line.published.unit
     std = line.std if len(line.values) > 1 else math.nan
     between = "" if line.gap is None else f"{_number(line.gap.low)} to {_number(line.gap.high)}"
+    if math.isnan(line.published.value):
+        return _spread(line.mean, std, unit), str(len(line.values)), "", ""
     gap = _number(line.mean - line.published.value, sign=True)
     return _spread(line.mean, std, unit), str(len(line.values)), gap, between
 
@@ -147,6 +152,8 @@ def _claim(judged: Judged) -> dict[str, Any]:
 
 
 def _spread(mean: float, std: float, unit: str) -> str:
+    if math.isnan(mean):
+        return "–"
     several = "" if math.isnan(std) else f" ± {_number(std)}"
     return f"{_number(mean)}{several}{f' {unit}' if unit else ''}"
 

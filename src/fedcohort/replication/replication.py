@@ -140,7 +140,8 @@ class Replication:
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
                 seconds = probe(first[cell], Recording(self, watcher))
-                write_costs(self.home, read_costs(self.home) | {cell: seconds})
+                if not math.isnan(seconds):  # the same run was made under other conditions
+                    write_costs(self.home, read_costs(self.home) | {cell: seconds})
 
     def run(self, watcher: Watcher, seconds: float = math.inf) -> int:
         """What is missing, in order, as far as there is time; how many runs are left then."""
