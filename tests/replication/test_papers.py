@@ -55,10 +55,12 @@ def test_it_runs(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert end.value.code in (0, None)
     told = json.loads(capsys.readouterr().out)
     assert told["called"].startswith("a trial of the machinery")
+    assert told["runs_left"] == 0
+    made = Replication(folder, "smoke", tmp_path).results
+    assert made
     if folder.study is None:
-        assert told["runs_left"] == 0
-        methods = {row["method"] for row in told["rows"] if row["ours"]["seeds"]}
-        assert methods == {cell.method for cell in folder.cells}
+        assert {each.cell.method for each in made} == {cell.method for cell in folder.cells}
+        assert {each.cell.conditions for each in made} == {cell.conditions for cell in folder.cells}
 
 
 def test_published_numbers_are_in_the_papers_text() -> None:

@@ -11,6 +11,8 @@ from fedcohort.replication.results import FIRST, LAST, Result, add_results, read
 from fedcohort.runs.experiment import config_hash
 from fedcohort.util.errors import UserError
 
+STANDARD_ERROR = 2  # results alone go to standard output
+
 
 def study_results(folder: Folder, scale: str, where: Path) -> list[Result]:
     """The rows of a study's file as results; what names their settings is the row itself."""
@@ -38,7 +40,7 @@ def run_study(folder: Folder, scale: str, where: Path, results: Path) -> None:
     where.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", f"studies.{folder.study.name}", "--out", str(where.resolve())]
     words += ["--smoke"] if scale == "smoke" else []
-    done = subprocess.run(words, cwd=folder.root, check=False, stdout=sys.stderr)  # noqa: S603  # our own program
+    done = subprocess.run(words, cwd=folder.root, check=False, stdout=STANDARD_ERROR)  # noqa: S603  # our own
     if done.returncode:
         raise UserError(f"studies/{folder.study.name}.py ended with an error: see what it says above")
     known = {each.config for each in read_results(results)}
