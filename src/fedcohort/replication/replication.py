@@ -96,7 +96,7 @@ class Replication:
     def is_current(self, result: Result) -> bool:
         """Whether it is of the experiment file as it is now."""
         if self.folder.study is not None:
-            made = study_results(self.folder, self.scale, self.studies)
+            made = study_results(self.folder, self.folder.study, self.scale, self.studies)
             return result.config in {each.config for each in made}
         job = self.made.get((result.cell, self.experiment.seeds[0]))
         table = job.experiment.table(job.method, result.seed) if job else None
@@ -147,7 +147,7 @@ class Replication:
         """What is missing, in order, as far as there is time; how many runs are left then."""
         deadline = time.monotonic() + seconds
         if self.folder.study is not None:
-            run_study(self.folder, self.scale, self.studies, self.path)
+            run_study(self.folder, self.folder.study, self.scale, self.studies, self.path)
             return 0
         self._take_over()
         self.probe(watcher, deadline)

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
-from fedcohort import __version__
-from fedcohort.replication.folders import Folder, number, rows_of
+from fedcohort.replication.folders import Folder, Study, number, rows_of
 from fedcohort.replication.results import FIRST, LAST, Result, add_results, read_results
 from fedcohort.runs.experiment import config_hash
 from fedcohort.util.errors import UserError
@@ -14,19 +14,17 @@ from fedcohort.util.errors import UserError
 STANDARD_ERROR = 2  # results alone go to standard output
 
 
-def study_results(folder: Folder, scale: str, where: Path) -> list[Result]:
+def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[Result]:
     """The rows of a study's file as results; what names their settings is the row itself."""
-    study = folder.study
-    path = where / study.file if study else None
-    found = []
-    for row in rows_of(path) if study and path and path.exists() else []:
+    path, found = where / study.file, []
+    for row in rows_of(path) if path.exists() else []:
         told = {
             "conditions": Template(study.conditions).safe_substitute(row),
             "method": Template(study.method).safe_substitute(row),
             "scale": scale,
             "seed": row.get("seed", "0"),
             "config": config_hash(row),
-            "version": __version__,
+            "version": version("fedcohort"),
             "command": f"fedcohort replicate {folder.name}",
         }
         values = {key: number(row.get(key, ""), path) for key in folder.metrics}
@@ -34,15 +32,14 @@ def study_results(folder: Folder, scale: str, where: Path) -> list[Result]:
     return found
 
 
-def run_study(folder: Folder, scale: str, where: Path, results: Path) -> None:
+def run_study(folder: Folder, study: Study, scale: str, where: Path, results: Path) -> None:
     """Carries it out, which does nothing again that ``where`` has, and adds what is new to ``results``."""
-    assert folder.study is not None  # noqa: S101  # the caller looked
     where.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", f"studies.{folder.study.name}", "--out", str(where.resolve())]
+    words = [sys.executable, "-m", f"studies.{study.name}", "--out", str(where.resolve())]
     words += ["--smoke"] if scale == "smoke" else []
     done = subprocess.run(words, cwd=folder.root, check=False, stdout=STANDARD_ERROR)  # noqa: S603  # our own
     if done.returncode:
-        raise UserError(f"studies/{folder.study.name}.py ended with an error: see what it says above")
+        raise UserError(f"studies/{study.name}.py ended with an error: see what it says above")
     known = {each.config for each in read_results(results)}
-    made = study_results(folder, scale, where)
+    made = study_results(folder, study, scale, where)
     add_results(results, [each for each in made if each.config not in known])

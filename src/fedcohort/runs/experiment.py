@@ -278,9 +278,9 @@ class Experiment:
             top["imports"] = list(self.imports)
         entries = [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods]
         if method is None and self.given:  # what it leaves open is filled in for each run
-            kept = {key: sections[key] for key in ("track", "run", "sweep") if key in sections}
-            kept["data"] = {key: self.data[key] for key in self.given.get("data", {})}
-            given = {**self.given, **kept, "name": self.name, "seeds": list(seeds)}
+            own = {key: sections.get(key, {}) for key in ("track", "run", "sweep")}
+            data = {key: self.data[key] for key in self.given.get("data", {})}  # with paths from the root
+            given = {**self.given, **own, "data": data, "name": self.name, "seeds": list(seeds)}
             return {**_writable(given), "method": entries}
         return {**top, **{key: _writable(value) for key, value in sections.items()}, "method": entries}
 
