@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 
-from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Folder
+from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Folder, Study
 from fedcohort.replication.order import (
     Costs,
     InOrder,
@@ -93,11 +93,17 @@ class Replication:
             return [self.folder.study.data]
         return sorted({job.experiment.data["source"] for job in self.made.values()})
 
-    def is_current(self, result: Result) -> bool:
-        """Whether it is of the experiment file as it is now."""
-        if self.folder.study is not None:
-            made = study_results(self.folder, self.folder.study, self.scale, self.studies)
-            return result.config in {each.config for each in made}
+    def current(self, results: Iterable[Result]) -> list[Result]:
+        """Those that are of the experiment file, or of the study's rows, as they are now."""
+        if self.folder.study is None:
+            return [each for each in results if self._is_current(each)]
+        known = {each.config for each in self._studied(self.folder.study)}
+        return [each for each in results if each.config in known]
+
+    def _studied(self, study: Study) -> list[Result]:
+        return study_results(self.folder, study, self.scale, self.studies)
+
+    def _is_current(self, result: Result) -> bool:
         job = self.made.get((result.cell, self.experiment.seeds[0]))
         table = job.experiment.table(job.method, result.seed) if job else None
         return table is not None and settings_hash(table) == result.config
@@ -105,8 +111,7 @@ class Replication:
     @property
     def results(self) -> list[Result]:
         """What is known at this scale."""
-        own = [each for each in read_results(self.path) if each.about["scale"] == self.scale]
-        return [each for each in own if self.is_current(each)]
+        return self.current(each for each in read_results(self.path) if each.about["scale"] == self.scale)
 
     @property
     def open(self) -> dict[Key, Job]:
@@ -146,8 +151,11 @@ class Replication:
     def run(self, watcher: Watcher, seconds: float = math.inf) -> int:
         """What is missing, in order, as far as there is time; how many runs are left then."""
         deadline = time.monotonic() + seconds
-        if self.folder.study is not None:
-            run_study(self.folder, self.folder.study, self.scale, self.studies, self.path)
+        if (study := self.folder.study) is not None:
+            if not {*self.folder.cells} <= {each.cell for each in self._studied(study)}:
+                run_study(self.folder, study, self.scale, self.studies)
+            known = {each.config for each in self.results}
+            add_results(self.path, [each for each in self._studied(study) if each.config not in known])
             return 0
         self._take_over()
         self.probe(watcher, deadline)
@@ -226,9 +234,9 @@ def _cell(job: Job) -> Cell:
 
 def stale(folder: Folder) -> list[str]:
     """The rows of results.csv that are not of the experiment file as it is now, as words."""
-    found = []
-    for result in read_results(folder.path / RESULTS):
-        scale = result.about["scale"]
-        if scale not in folder.scales or not Replication(folder, scale, Path()).is_current(result):
-            found.append(f"{result.cell.short(folder.paper)}, {scale}, seed {result.seed}")
-    return found
+    left = read_results(folder.path / RESULTS)
+    for scale in folder.scales:
+        own = [each for each in left if each.about["scale"] == scale]
+        good = {*map(id, Replication(folder, scale, Path()).current(own) if own else ())}
+        left = [each for each in left if id(each) not in good]
+    return [f"{each.cell.short(folder.paper)}, {each.about['scale']}, seed {each.seed}" for each in left]

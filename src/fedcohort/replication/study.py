@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from fedcohort.replication.folders import Folder, Study, number, rows_of
-from fedcohort.replication.results import FIRST, LAST, Result, add_results, read_results
+from fedcohort.replication.results import FIRST, LAST, Result
 from fedcohort.runs.experiment import config_hash
 from fedcohort.util.errors import UserError
 
@@ -29,17 +29,14 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
         }
         values = {key: number(row.get(key, ""), path) for key in folder.metrics}
         found.append(Result({key: told.get(key, "") for key in (*FIRST, *LAST)}, values))
-    return found
+    return [each for each in found if scale == "smoke" or each.cell in folder.cells]  # smoke has other data
 
 
-def run_study(folder: Folder, study: Study, scale: str, where: Path, results: Path) -> None:
-    """Carries it out, which does nothing again that ``where`` has, and adds what is new to ``results``."""
+def run_study(folder: Folder, study: Study, scale: str, where: Path) -> None:
+    """Carries it out; its rows go to ``where``."""
     where.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", f"studies.{study.name}", "--out", str(where.resolve())]
     words += ["--smoke"] if scale == "smoke" else []
     done = subprocess.run(words, cwd=folder.root, check=False, stdout=STANDARD_ERROR)  # noqa: S603  # our own
     if done.returncode:
         raise UserError(f"studies/{study.name}.py ended with an error: see what it says above")
-    known = {each.config for each in read_results(results)}
-    made = study_results(folder, study, scale, where)
-    add_results(results, [each for each in made if each.config not in known])
