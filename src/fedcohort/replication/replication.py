@@ -154,8 +154,8 @@ class Replication:
         if (study := self.folder.study) is not None:
             if not {*self.folder.cells} <= {each.cell for each in self._studied(study)}:
                 run_study(self.folder, study, self.scale, self.studies)
-            known = {each.config for each in self.results}
-            add_results(self.path, [each for each in self._studied(study) if each.config not in known])
+            have = {each.config for each in self.results}
+            add_results(self.path, [each for each in self._studied(study) if each.config not in have])
             return 0
         self._take_over()
         self.probe(watcher, deadline)
