@@ -100,7 +100,8 @@ class RayPool:
                         if sent and repr(asked.data) not in data:
                             data[repr(asked.data)] = ray.put(asked.dataset)
                         own, files = data.get(repr(asked.data)), _files(member.job.directory, {})
-                        member.actor.start.remote(member.job, own, sign, files)
+                        there = replace(member.job, directory=member.job.directory.resolve())
+                        member.actor.start.remote(there, own, sign, files)
                         news[member.actor.news.remote()] = member
                 if not self.members:
                     raise UserError(
