@@ -71,7 +71,7 @@ class Program:
         }  # fmt: skip
         if job.augment is not None:
             draw = generator(*job.key, "augment")
-            given["looks"] = torch.cat([job.augment.looks(len(batch), draw) for batch in job.plan])
+            given["looks"] = job.augment.looks(map(len, job.plan), draw)
             given["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
         held = {name: each.contiguous() for name, each in given.items() if each is not None}
         arrays = [held[name].data_ptr() if name in held else None for name in (*REALS, *INTS)]
