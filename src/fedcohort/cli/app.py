@@ -13,6 +13,7 @@ from fedcohort.cli.diagnose import diagnose
 from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
+from fedcohort.cli.replicate import replicate
 from fedcohort.cli.run import demo, run
 from fedcohort.cli.table import table
 from fedcohort.cli.tune import tune
@@ -35,7 +36,8 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (demo, run, tune, diagnose, report, table, assign, drift, watch, serve, bench, methods):
+COMMANDS = demo, run, tune, diagnose, report, table, replicate, assign, drift, watch, serve, bench, methods
+for command in COMMANDS:
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)
