@@ -89,15 +89,15 @@ def task_of(width: int) -> Task:
     return Task.of(federation, "mlp", {"widths": [width]}, local=local, cohort=COHORT)
 
 
-def seconds(task: Task, engine: Engine, rounds: int) -> float:
-    """Of one round of FedAvg, on average, after one that warms up."""
+def seconds(task: Task, engine: Engine, rounds: int) -> tuple[float, float]:
+    """Of one round of FedAvg, on average, after one that warms up; and of this process' cores."""
     method = Method.parse("fedavg")
     profile = task.profile(method)
     state, _ = step(method, start(method, task, profile), task, profile, engine)
-    since = time.perf_counter()
+    since, busy = time.perf_counter(), time.process_time()
     for _ in range(rounds):
         state, _ = step(method, state, task, profile, engine)
-    return (time.perf_counter() - since) / rounds
+    return (time.perf_counter() - since) / rounds, (time.process_time() - busy) / rounds
 
 
 def measure(turns: int) -> list[dict[str, Any]]:
@@ -115,18 +115,19 @@ def measure(turns: int) -> list[dict[str, Any]]:
                 task = task_of(width)
                 near = PoolEngine(task, workers=1)
                 far = {many: (own := Fewer(whole, many), RayEngine(task, own)) for many in MACHINES}  # type: ignore[arg-type]
-                found: dict[int, list[tuple[float, float]]] = {many: [] for many in MACHINES}
+                found: dict[int, list[tuple[float, float, float]]] = {many: [] for many in MACHINES}
                 for _ in range(turns):
                     for many in MACHINES:
-                        found[many].append((seconds(task, near, ROUNDS), seconds(task, far[many][1], ROUNDS)))
+                        alone, (spread, driver) = (seconds(task, e, ROUNDS) for e in (near, far[many][1]))
+                        found[many].append((alone[0], spread, driver))
                 for many, (own, engine) in far.items():
                     for machine in own.machines:
                         machine.actor.counts = True
                     method, profile = Method.parse("fedavg"), task.profile(Method.parse("fedavg"))
                     step(method, start(method, task, profile), task, profile, engine)
                     calls, sent, told = own.counts
-                    more = [after - before for before, after in found[many]]
-                    pool = statistics.median(before for before, _ in found[many])
+                    more = [after - before for before, after, _ in found[many]]
+                    pool = statistics.median(before for before, *_ in found[many])
                     rows.append(
                         {
                             "model": name,
@@ -136,6 +137,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
                             "more": statistics.median(more),
                             "least": min(more),
                             "most": max(more),
+                            "driver": statistics.median(busy for *_, busy in found[many]),
                             "calls": calls,
                             "down": sent,
                             "up": told,
@@ -192,7 +194,7 @@ def page(rows: list[dict[str, Any]], turns: int) -> str:
 def calculation(rows: list[dict[str, Any]]) -> list[list[str]]:
     """What the measured numbers come to on many machines."""
     small, large = ([row for row in rows if row["model"] == name] for name in WIDTHS)
-    each = max(0.0, (small[-1]["more"] - small[0]["more"]) / (small[-1]["machines"] - small[0]["machines"]))
+    each = small[-1]["driver"] / small[-1]["machines"]  # what a round costs beside calls is small there
     first = small[0]  # one machine sends one sum
     beside = max(0.0, first["down"] + first["up"] - 2 * first["bytes"]) / COHORT
     model, rate = large[0]["bytes"], add_rate(large[0]["bytes"] // 4)
@@ -200,7 +202,11 @@ def calculation(rows: list[dict[str, Any]]) -> list[list[str]]:
     back = FAR * sums * model
     return [
         ["calls from the driver", "2 a machine", f"{2 * FAR:,}"],
-        ["their time at the driver", f"{each * 1e3:.1f} ms a machine, measured", f"{each * FAR:.1f} s"],
+        [
+            "the driver's cores for them",
+            f"{each * 1e3:.1f} ms a machine, measured with {small[-1]['machines']}",
+            f"{each * FAR:.1f} s",
+        ],
         ["model to machines", f"{mega} a machine, written once", f"{FAR * model / 1e9:.1f} GB"],
         ["sums back", f"{sums:.1f} of {mega} a machine, counted", f"{back / 1e9:.1f} GB"],
         ["adding them up", f"{rate / 1e9:.1f} GB/s, measured on one core", f"{back / rate:.1f} s"],

@@ -3,6 +3,8 @@
 .venv/bin/python -m scripts.update_readme
 """
 
+import argparse
+import contextlib
 import json
 import os
 import re
@@ -44,6 +46,22 @@ def diagnose() -> str:
     return console(f'fedcohort diagnose digits --partition "{partition}"', f"{verdict}\n...")
 
 
+def journey() -> str:
+    """What the commands that follow its experiment file print."""
+    text = README.read_text(encoding="utf-8")
+    file = re.search(r"```toml\n(# skews.toml\n.*?)```", text, re.S)
+    assert file is not None
+    home = "runs/skews-001"
+    table = f"table {home} --over last:10 --against fedavg"
+    with tempfile.TemporaryDirectory() as here, contextlib.chdir(here):
+        Path("skews.toml").write_text(file[1], encoding="utf-8")
+        fedcohort("run", "skews.toml", "--quiet")
+        fedcohort("run", "--resume", home, "--seeds", "0,1,2,3,4", "--quiet")
+        shown = fedcohort(*table.split())
+    first = f"fedcohort run skews.toml\n$ fedcohort run --resume {home} --seeds 0,1,2,3,4"
+    return console(f"{first}\n$ fedcohort {table}", shown)
+
+
 def methods() -> str:
     entries = json.loads(fedcohort("methods", "--json"))
     rows = ["| method | role | what it does |", "|---|---|---|"]
@@ -81,8 +99,11 @@ def console(command: str, output: str) -> str:
 
 
 def main() -> None:
+    places = {make.__name__: make for make in (demo, diagnose, journey, speed, methods, example)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("places", nargs="*", default=[*places], help=f"of {', '.join(places)}")
     text = README.read_text(encoding="utf-8")
-    for make in (demo, diagnose, speed, methods, example):
+    for make in map(places.__getitem__, parser.parse_args().places):
         marked = re.compile(rf"(<!-- {make.__name__} -->\n).*?(<!-- end -->)", re.S)
         assert marked.search(text), f"README.md has no place for {make.__name__}"
         new = make()

@@ -8,6 +8,7 @@ white, so what loading did to the channels is undone before and done again after
 Every draw comes from the generator of a client's round: engines, workers and restarts change nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Augment:
 
     def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
         """A changed copy of the batch ``[n, C, H, W]``."""
-        looks = self.looks(len(x), draw).to(x.device)
+        looks = self.looks([len(x)], draw).to(x.device)
         brightness, contrast, saturation, is_grey, is_mirrored = looks.T[..., None, None, None]
         mean, std = self.mean.to(x.device), self.std.to(x.device)
         x = x * std + mean
@@ -46,10 +47,11 @@ class Augment:
         x = torch.where(is_grey > 0, grey(x), x)
         return (x - mean) / std
 
-    def looks(self, count: int, draw: torch.Generator) -> Tensor:
-        """``[count, 5]``: factors of brightness, contrast and saturation, and whether (0 or 1) an image loses
-        its colour and is mirrored."""
-        jitter, flip, colour = torch.rand(5, count, generator=draw).split([3, 1, 1])
+    def looks(self, batches: Iterable[int], draw: torch.Generator) -> Tensor:
+        """``[n, 5]`` for images of batches of these sizes: factors of brightness, contrast and saturation,
+        and whether (0 or 1) an image loses its colour and is mirrored."""
+        drawn = torch.cat([torch.rand(5, size, generator=draw) for size in batches], 1)
+        jitter, flip, colour = drawn.split([3, 1, 1])
         return torch.cat([1 + STRENGTH * (2 * jitter - 1), colour < GREY, flip < FLIPPED]).T
 
 

@@ -113,7 +113,7 @@ def federate(
         vocabulary=dataset.vocabulary,
         iid=None if dealt.iid is None else torch.as_tensor(dealt.iid, dtype=torch.bool),
         scale=scaling.scale,
-        moments=scaling.told,
+        moments=scaling.moments,
     )
 
 

@@ -18,14 +18,18 @@ from fedcohort.models.flat import Weights
 
 def members_of(grouping: Memory, number: int, profile: Profile) -> Ids:
     """The clients of a group that have data."""
-    eligible = profile.eligible
-    return eligible[grouping["group"][eligible] == number]
+    return _those(grouping["group"] == number, profile)
 
 
 def likely(odds: Tensor, profile: Profile) -> Ids:
     """Who may be drawn."""
-    eligible = profile.eligible
-    return eligible[odds[eligible] > 0]
+    return _those(odds > 0, profile)
+
+
+def _those(chosen: Tensor, profile: Profile) -> Ids:
+    """Of the clients that have data. All of them are not looked for again, as there may be a million."""
+    found = chosen & (profile.size > 0)
+    return profile.eligible if found.sum() == len(profile.eligible) else found.nonzero()[:, 0]
 
 
 def inherit(
@@ -43,7 +47,7 @@ def inherit(
         with_data, everyone = members_of(after, number, profile), (after["group"] == number).nonzero()[:, 0]
         first = (with_data if len(with_data) else everyone)[0]
         grown.append(groups[int(before["group"][first])])
-    moved = profile.eligible[(before["group"] != after["group"])[profile.eligible]]
+    moved = _those(before["group"] != after["group"], profile)
     for number in torch.cat([before["group"][moved], after["group"][moved]]).unique().tolist():
         members = members_of(after, number, profile)
         if len(members) and isinstance(method.server_optimiser, Broadcasts):
