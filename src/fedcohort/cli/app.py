@@ -7,6 +7,7 @@ import click
 import typer
 
 from fedcohort import __version__
+from fedcohort.cli.advise import advise
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
@@ -35,7 +36,21 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (demo, run, tune, diagnose, report, table, assign, drift, watch, serve, bench, methods):
+for command in (
+    demo,
+    run,
+    tune,
+    diagnose,
+    advise,
+    report,
+    table,
+    assign,
+    drift,
+    watch,
+    serve,
+    bench,
+    methods,
+):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

@@ -1,0 +1,189 @@
+"""Which method does best where? The table behind ``fedcohort advise``, and how far its advice can be trusted.
+
+    python -m studies.advice_grid --data DIR --workers 2    # hours; what is recorded is not done again
+
+Federations are a random share of a grid of data, skews, numbers of clients and cohorts (advice_runs.py).
+Each method takes the learning rate that is best for its data, on rows held out of a middle federation's
+training rows, from the same few values for all. The table is written for the package (advice_table.py), and
+judged on federations that it is not allowed to know (advice_regret.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from fedcohort.advice.evidence import FEATURES, Evidence
+from fedcohort.util.cpu import one_thread
+from studies.advice_regret import CHOOSERS, regret_of, regret_table, regrets
+from studies.advice_runs import (
+    DATA,
+    KEYS,
+    LAST,
+    METHODS,
+    RATES,
+    SEEDS,
+    SETTINGS,
+    cases,
+    describe,
+    jobs,
+    middle,
+    train,
+    tune,
+)
+from studies.advice_table import Rows, about, evidence_rows, write
+from studies.dealing import HERE, collect, markdown
+from studies.skew_metrics import arguments
+
+SMOKE = {"rounds": 3, "evaluate": {"every": 1, "last": LAST}}
+PACKAGE = HERE.parent / "src" / "fedcohort" / "advice"
+OURS = next(iter(CHOOSERS))
+
+
+def main() -> None:
+    parser = arguments()
+    parser.description = __doc__
+    parser.add_argument("--workers", type=int, default=1, help="processes, each on a core (1)")
+    parser.add_argument("--only", type=int, help="no more than so many federations")
+    asked = parser.parse_args()
+    with one_thread():
+        tables = record(asked.data, asked.out, asked.workers, asked.only, asked.smoke)
+    rates, federations, runs = tables
+    rows = evidence_rows(federations, runs)
+    write(PACKAGE if asked.out == HERE else asked.out, rows, about(rows, runs, best_rates(rates)))
+    (asked.out / "advice_grid.md").write_text(page(*tables), encoding="utf-8")
+
+
+def record(
+    data: Path | None, out: Path, workers: int, only: int | None, smoke: bool
+) -> tuple[Rows, Rows, Rows]:
+    """Learning rates, federations and runs, each in a file of its own."""
+    names, methods = (("digits",), METHODS[:3]) if smoke else (tuple(DATA), METHODS)
+    found = [middle("digits"), middle("digits")._replace(cohort=1.0)] if smoke else cases(names)[:only]
+    settings = SMOKE if smoke else {}
+    rates = collect(
+        out / "advice_rates.csv",
+        ("data", "method", "lr"),
+        [(name, method, rate) for name in names for method in methods for rate in RATES],
+        partial(tune, data, settings),
+        workers,
+    )
+    federations = collect(
+        out / "advice_federations.csv",
+        (*KEYS, "seed"),
+        [(*case, seed) for case in found for seed in SEEDS],
+        partial(describe, data),
+    )
+    none = {tuple(row[key] for key in KEYS) for row in federations if not row[FEATURES[0]]}
+    runs = collect(
+        out / "advice_runs.csv",
+        (*KEYS, "method", "seed"),
+        jobs([case for case in found if tuple(map(str, case)) not in none], methods),
+        partial(train, data, best_rates(rates), settings),
+        workers,
+    )
+    return rates, federations, runs
+
+
+def best_rates(rows: Rows) -> dict[tuple[str, str], float]:
+    """By data and method; of equally good rates the smaller."""
+    best: dict[tuple[str, str], Mapping[str, str]] = {}
+    for row in rows:
+        key = row["data"], row["method"]
+        if key not in best or float(row["accuracy"]) > float(best[key]["accuracy"]):
+            best[key] = row
+    return {key: float(row["lr"]) for key, row in best.items()}
+
+
+def verdict(found: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Whether the advice gives away less than the best single method, for each kind of unseen federation."""
+    for held, ours in found[OURS].items():
+        single = {title: own[held] for title, own in found.items() if title not in CHOOSERS}
+        rival = min(single, key=lambda title: float(np.nanmean(single[title])))
+        more = regret_of(single[rival] - ours)
+        sure = "less than every single method" if more.low > 0 else "no surely smaller regret than that"
+        yield f"{held}: *{rival}*, the best of them, gives away {more} points more: {sure}."
+
+
+def wins(evidence: Evidence, rates: Mapping[tuple[str, str], float]) -> Iterator[Sequence[str]]:
+    """How each method did on all federations, the best first."""
+    most = np.nanmax(list(evidence.gain.values()), axis=0)
+    for method in sorted(evidence.gain, key=lambda method: -float(np.nanmean(evidence.gain[method]))):
+        gain = evidence.gain[method]
+        known = int((~np.isnan(gain)).sum())
+        taken = sorted(rate for (_, name), rate in rates.items() if name == method)
+        several = " to ".join(f"{rate:g}" for rate in dict.fromkeys((taken[0], taken[-1])))
+        yield (
+            f"`{method}`",
+            f"{100 * np.nanmean(gain):+.1f}",
+            f"{int((gain >= most).sum())} of {known}",
+            several,
+        )
+
+
+def page(rates: Rows, federations: Rows, runs: Rows) -> str:
+    evidence = Evidence.of(evidence_rows(federations, runs), {})
+    exact = evidence.where(np.isnan(evidence.epsilon))
+    noised = evidence.where(~np.isnan(evidence.epsilon))
+    free, one = regrets(exact, one_model=False), regrets(exact, one_model=True)
+    return PAGE.format(
+        federations=len(exact),
+        noised=len(noised),
+        runs=len(runs),
+        rounds=SETTINGS["rounds"],
+        last=LAST,
+        rates=", ".join(map(str, RATES)),
+        free=regret_table(free),
+        free_verdict="\n".join(f"- {line}" for line in verdict(free)),
+        one=regret_table(one),
+        one_verdict="\n".join(f"- {line}" for line in verdict(one)),
+        noise=regret_table(regrets(noised, one_model=False)) if len(noised) > 1 else "No runs yet.",
+        wins=markdown(["method", "mean gain", "best on", "lr"], wins(exact, best_rates(rates))),
+    )
+
+
+PAGE = """\
+# Advice, and how far to trust it
+
+`python -m studies.advice_grid --data DIR --workers 2` writes this page and the table that `fedcohort advise`
+reads. It takes hours, and goes on where it was stopped.
+
+{federations} federations ({noised} of them also with noised label counts), {runs} runs: a random share of a
+grid of data (4,000 rows of MNIST, Fashion-MNIST, HAR and Adult; the digits), skews, numbers of clients and
+cohorts, two seeds each. A network with 64 hidden units is trained for {rounds} rounds. Accuracy is that of
+all test samples, each answered by the model that serves its client, averaged over the last {last} rounds. Each
+method takes the learning rate of {rates} that is best for its data on rows held out of the training rows of
+one federation (20 clients, alpha 0.3, 30% a round, first seed). Other settings are the methods' defaults.
+
+The *regret* of a choice is what the best method of that federation would have had more, in points of
+accuracy; means over federations, 95% intervals by drawing federations again. A chooser knows no federation of
+the same data (*other data*), none dealt by the same protocol (*other skew*), or neither. The first is what
+`fedcohort advise` does.
+
+## Any method
+
+{free}
+
+{free_verdict}
+
+## One model for all
+
+{one}
+
+{one_verdict}
+
+## Noised label counts
+
+{noise}
+
+## All methods
+
+On all federations; *lr* is the range over data.
+
+{wins}
+"""
+
+
+if __name__ == "__main__":
+    main()
