@@ -82,6 +82,9 @@ def diagnose(
     show(diagnosis, results, all_clients)
     if skew is not None:
         show_features(skew, results, all_clients)
+    results.print(
+        "Which of these methods did best on federations like this one: fedcohort advise", style="dim"
+    )
 
 
 def dealt(source: str, partition: str | None, seed: int) -> "Federation | None":

@@ -36,8 +36,10 @@ def wish_of(entry: Any) -> Wish | None:
 
 
 def asks_for_auto(table: Mapping[str, Any]) -> bool:
-    """Whether an experiment file does."""
-    return any(wish_of(entry) is not None for entry in listed(table.get("method", ())))
+    """Whether an experiment file does, which may be wrong in other ways."""
+    entries = table.get("method")
+    known = isinstance(entries, str | list | tuple)
+    return known and any(wish_of(entry) is not None for entry in listed(entries))
 
 
 def refuse_auto(table: Mapping[str, Any]) -> None:

@@ -107,6 +107,10 @@ def advise(
     """
     evidence = evidence or shipped()
     evidence = evidence.where(np.isnan(evidence.epsilon) == (epsilon is None))
+    if not len(evidence):
+        raise UserError(
+            "nothing was measured with noised label counts: leave epsilon out, or compare methods"
+        )
     features = features_of(counts, cohort)
     weights = nearness(evidence, features, epsilon)
     methods = [name for name in evidence.gain if not one_model or Method.parse(name).one_model]

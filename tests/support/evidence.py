@@ -1,0 +1,19 @@
+"""A table of evidence that is small enough to be worked out by hand."""
+
+from collections.abc import Mapping
+
+from fedcohort.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES, Evidence
+
+ABOUT = {"rates": {name: {"digits": 0.1} for name in ("fedavg", "scaffold", "fedprox", "ifca")}}
+
+
+def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "") -> Evidence:
+    """Federations that differ in label EMD alone, with what methods gained there."""
+    rows = []
+    for emd, gains in federations:
+        row = dict(zip(NAMES, ("digits", f"dirichlet(alpha={emd})", "20", "0.1", epsilon), strict=True))
+        row |= dict.fromkeys(FEATURES, "2") | {"label_emd": str(emd), BASE: "0.5"}
+        for method, gain in {BASE: 0.0, **gains}.items():
+            row |= {GAIN + method: str(gain), ERROR + method: "0.01"}
+        rows.append(row)
+    return Evidence.of(rows, ABOUT)
