@@ -150,11 +150,12 @@ PAGE = """\
 reads. It takes hours, and goes on where it was stopped.
 
 {federations} federations ({noised} of them also with noised label counts), {runs} runs: a random share of a
-grid of data (4,000 rows of MNIST, Fashion-MNIST, HAR and Adult; the digits), skews, numbers of clients and
+grid of data (2,000 rows of MNIST, Fashion-MNIST, HAR and Adult; the digits), skews, numbers of clients and
 cohorts, two seeds each. A network with 64 hidden units is trained for {rounds} rounds. Accuracy is that of
-all test samples, each answered by the model that serves its client, averaged over the last {last} rounds. Each
-method takes the learning rate of {rates} that is best for its data on rows held out of the training rows of
-one federation (20 clients, alpha 0.3, 30% a round, first seed). Other settings are the methods' defaults.
+all test samples, each answered by the model that serves its client, averaged over the last {last} rounds.
+Each method takes the learning rate of {rates} that is best for its data, on rows held out of the training
+rows of one federation (20 clients, alpha 0.3, 30% a round, first seed). Other settings are the methods'
+defaults, but for those named.
 
 The *regret* of a choice is what the best method of that federation would have had more, in points of
 accuracy; means over federations, 95% intervals by drawing federations again. A chooser knows no federation of

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.advice.advise import expected, nearness
 from fedcohort.advice.evidence import FEATURES, Evidence
+from fedcohort.advice.prediction import expected, nearness
 from fedcohort.core.method import Method
 from fedcohort.util.keyed import numpy_generator
 from studies.dealing import markdown

@@ -1,6 +1,6 @@
 """The federations and methods behind ``fedcohort advise``, and one run of one method on one federation.
 
-To extend the table of evidence, add to DATA, SKEWS, CLIENTS, COHORTS or METHODS, or raise SHARE, and start
+To extend the table of evidence, add to DATA, SKEWS, SIZES or METHODS, or raise SHARE, and start
 ``python -m studies.advice_grid`` again: runs that are recorded are not done again.
 """
 
@@ -38,7 +38,7 @@ DATA: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "har": ("npz", HAR),
     "adult": ("table", ADULT),
 }
-ROWS = {"training": 4000, "test": 1500}  # drawn of data that have more
+ROWS = {"training": 2000, "test": 1000}  # drawn of data that have more
 SKEWS = (
     *(f"dirichlet(alpha={alpha}, min_size=4)" for alpha in (0.1, 0.3, 1.0, 100.0)),
     *(f"dirichlet_clientwise(alpha={alpha})" for alpha in (0.5, 2.0, 6.0)),
@@ -46,8 +46,7 @@ SKEWS = (
     *(f"similarity(similarity={share})" for share in (0.0, 0.3)),
 )
 NATURAL, OWNED = "natural", ("har",)  # dealt to the clients that data name, and data that do
-CLIENTS = (20, 100)
-COHORTS = (0.1, 0.3, 1.0)
+SIZES = ((20, 0.1), (20, 0.3), (20, 1.0), (100, 0.1), (100, 0.3))  # clients, and how many train a round
 EPSILONS = (0.2, 1.0, 5.0)  # of noised label counts
 SHARE = 0.35  # of all combinations that are tried
 NOISED = 0.4  # of those, that are tried with noised label counts too
@@ -106,23 +105,15 @@ def middle(data: str) -> Case:
 
 def cases(names: Iterable[str]) -> list[Case]:
     """A random share of all combinations, in random order; so each beginning of it is a smaller grid."""
-    every = [
-        Case(data, skew, clients, cohort)
-        for data in names
-        for skew in SKEWS
-        for clients in CLIENTS
-        for cohort in COHORTS
-    ]
-    every += [Case(data, NATURAL, 0, cohort) for data in names if data in OWNED for cohort in COHORTS]
+    every = [Case(data, skew, *size) for data in names for skew in SKEWS for size in SIZES]
+    every += [Case(data, NATURAL, 0, cohort) for data in names if data in OWNED for cohort in (0.1, 0.3, 1.0)]
     found = []
     for case in sorted(every, key=lambda case: case.draws):
         place, noise, which = case.draws
-        found += [case] if place < SHARE else []
-        found += (
-            [case._replace(epsilon=EPSILONS[int(which * len(EPSILONS))])]
-            if place < SHARE and noise < NOISED
-            else []
-        )
+        if place < SHARE:
+            found.append(case)
+            if noise < NOISED:
+                found.append(case._replace(epsilon=EPSILONS[int(which * len(EPSILONS))]))
     return found
 
 

@@ -65,6 +65,7 @@ def test_its_clients_train_as_its_entry_says() -> None:
     ("text", "sentence"),
     [
         ("method = 'auto+fedprox'", "auto chooses all of them: write it alone"),
+        ("method = 'fedprox + auto'", "auto chooses all of them: write it alone"),
         ("method = 'auto(one=1)'", "method.auto.one: unknown"),
         ("method = [{name = 'auto', one_model = 3}]", "method.auto.one_model"),
     ],
@@ -75,7 +76,7 @@ def test_mistakes(text: str, sentence: str) -> None:
 
 
 def test_withheld_counts_are_not_looked_at() -> None:
-    with pytest.raises(UserError, match="chooses by label counts, but privacy"):
+    with pytest.raises(UserError, match="advice needs label counts, but privacy"):
         of("method = 'auto'", privacy={"counts": "withheld"})
 
 

@@ -1,5 +1,6 @@
 """``method = "auto"``: the method that is advised for an experiment's federation, chosen before it runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
 from fedcohort.util.settings import build
 
-AUTO = "auto"
+AUTO = re.compile(r"(^|\+)\s*auto\s*([(+]|$)")  # among the parts of a method's text
 KEPT = ("name", "label", "local")  # of an entry that is a table; the rest are wishes
 
 
@@ -26,7 +27,7 @@ class Wish:
 def wish_of(entry: Any) -> Wish | None:
     """What an entry of ``method`` asks for if it is ``auto``; None if it is anything else."""
     text = entry.get("name") if isinstance(entry, Mapping) else entry
-    if not isinstance(text, str) or text.partition("(")[0].strip() != AUTO:
+    if not isinstance(text, str) or not AUTO.search(text):
         return None
     (_, values), *others = parse(text)
     if others:
@@ -53,12 +54,7 @@ def refuse_auto(table: Mapping[str, Any]) -> None:
 
 def advice_for(task: Task, wish: Wish) -> Advice:
     """What is advised for this task, from as much as its clients reveal."""
-    if task.privacy.counts == "withheld":
-        raise UserError(
-            "method = 'auto' chooses by label counts, but privacy.counts is 'withheld': set it to 'exact' or "
-            "'noised', or name a method"
-        )
-    counts = task.profile(Method.of()).counts
+    counts = task.profile(Method.of()).known_counts("advice")
     epsilon = task.privacy.epsilon if task.privacy.counts == "noised" else None
     return advise(counts, task.cohort_size, one_model=wish.one_model, epsilon=epsilon)
 
