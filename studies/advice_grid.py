@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcohort.advice.evidence import FEATURES, Evidence
+from fedcohort.advice.evidence import FEATURES, NAMES, Evidence
 from fedcohort.util.cpu import one_thread
-from studies.advice_regret import CHOOSERS, regret_of, regret_table, regrets
+from studies.advice_regret import CHOOSERS, Regrets, interval, regret_table, regrets
 from studies.advice_runs import (
     DATA,
-    KEYS,
     LAST,
     METHODS,
     RATES,
@@ -59,26 +58,28 @@ def record(
     data: Path | None, out: Path, workers: int, only: int | None, smoke: bool
 ) -> tuple[Rows, Rows, Rows]:
     """Learning rates, federations and runs, each in a file of its own."""
-    names, methods = (("digits",), METHODS[:3]) if smoke else (tuple(DATA), METHODS)
+    names, methods, tried = tuple(DATA), METHODS, RATES
+    if smoke:
+        names, methods, tried = ("digits",), METHODS[:3], RATES[-1:]
     found = [middle("digits"), middle("digits")._replace(cohort=1.0)] if smoke else cases(names)[:only]
     settings = SMOKE if smoke else {}
     rates = collect(
         out / "advice_rates.csv",
         ("data", "method", "lr"),
-        [(name, method, rate) for name in names for method in methods for rate in RATES],
+        [(name, method, rate) for name in names for method in methods for rate in tried],
         partial(tune, data, settings),
         workers,
     )
     federations = collect(
         out / "advice_federations.csv",
-        (*KEYS, "seed"),
+        (*NAMES, "seed"),
         [(*case, seed) for case in found for seed in SEEDS],
         partial(describe, data),
     )
-    none = {tuple(row[key] for key in KEYS) for row in federations if not row[FEATURES[0]]}
+    none = {tuple(row[key] for key in NAMES) for row in federations if not row[FEATURES[0]]}
     runs = collect(
         out / "advice_runs.csv",
-        (*KEYS, "method", "seed"),
+        (*NAMES, "method", "seed"),
         jobs([case for case in found if tuple(map(str, case)) not in none], methods),
         partial(train, data, best_rates(rates), settings),
         workers,
@@ -96,12 +97,12 @@ def best_rates(rows: Rows) -> dict[tuple[str, str], float]:
     return {key: float(row["lr"]) for key, row in best.items()}
 
 
-def verdict(found: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
+def verdict(found: Regrets) -> Iterator[str]:
     """Whether the advice gives away less than the best single method, for each kind of unseen federation."""
     for held, ours in found[OURS].items():
         single = {title: own[held] for title, own in found.items() if title not in CHOOSERS}
         rival = min(single, key=lambda title: float(np.nanmean(single[title])))
-        more = regret_of(single[rival] - ours)
+        more = interval(single[rival] - ours)
         sure = "less than every single method" if more.low > 0 else "no surely smaller regret than that"
         yield f"{held}: *{rival}*, the best of them, gives away {more} points more: {sure}."
 

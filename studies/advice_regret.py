@@ -1,20 +1,26 @@
 """How much accuracy the advice gives away on federations it has not seen, and what always choosing one
 method would give away."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.advice.evidence import FEATURES, Evidence
+from fedcohort.advice.evidence import BASE, FEATURES, Evidence
 from fedcohort.advice.prediction import expected, nearness
 from fedcohort.core.method import Method
 from fedcohort.util.keyed import numpy_generator
 from studies.dealing import markdown
 
 DRAWS = 2000  # of the bootstrap
+STIFF = 10.0  # penalty of the regression
 Names = Mapping[str, str]
-Chooser = Callable[[Evidence, Mapping[str, float], float | None, list[str]], str]
+Chooser = Callable[[Evidence, Evidence, list[str]], list[str]]  # by the first, for each row of the second
+Regrets = dict[str, dict[str, np.ndarray]]  # by who chooses and by what is held out, of every federation
+
+
+def data(names: Names) -> str:
+    return names["data"]
 
 
 def family(names: Names) -> str:
@@ -22,105 +28,100 @@ def family(names: Names) -> str:
     return names["skew"].partition("(")[0].partition("_")[0]
 
 
-# Of which federations an advice for the first may know nothing.
-HELD_OUT: dict[str, Callable[[Names, Names], bool]] = {
-    "other data": lambda ours, theirs: ours["data"] == theirs["data"],
-    "other skew": lambda ours, theirs: family(ours) == family(theirs),
-    "other data and skew": lambda ours, theirs: (
-        ours["data"] == theirs["data"] or family(ours) == family(theirs)
-    ),
+# What a federation must not share with any that the advice knows.
+HELD_OUT: dict[str, tuple[Callable[[Names], str], ...]] = {
+    "other data": (data,),
+    "other skew": (family,),
+    "other data and skew": (data, family),
 }
 
 
-def by_nearest(
-    evidence: Evidence, features: Mapping[str, float], epsilon: float | None, allowed: list[str]
-) -> str:
+def by_nearest(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
     """As ``fedcohort advise`` does."""
-    return expected(evidence, nearness(evidence, features, epsilon), allowed)[0].method
+    picks = []
+    for features, epsilon in zip(asked.features.tolist(), asked.epsilon.tolist(), strict=True):
+        here = dict(zip(FEATURES, features, strict=True))
+        weights = nearness(known, here, None if np.isnan(epsilon) else epsilon)
+        picks.append(expected(known, weights, allowed)[0].method)
+    return picks
 
 
-def by_mean(
-    evidence: Evidence, features: Mapping[str, float], epsilon: float | None, allowed: list[str]
-) -> str:
-    """The method that was best on average, whatever the federation is like."""
-    return max(allowed, key=lambda method: float(np.nanmean(evidence.gain[method])))
-
-
-def by_ridge(
-    evidence: Evidence, features: Mapping[str, float], epsilon: float | None, allowed: list[str]
-) -> str:
-    """Each method's gain as a linear function of the features."""
+def by_regression(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
+    """Gains as quadratic functions of the features, by ridge regression."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    here, guessed = np.array([[features[name] for name in FEATURES]]), {}
-    for method in allowed:
-        gain = evidence.gain[method]
-        known = ~np.isnan(gain)
-        model = make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge(10.0))
-        guessed[method] = float(model.fit(evidence.features[known], gain[known]).predict(here)[0])
-    return max(guessed, key=lambda method: guessed[method])
+    gains = np.nan_to_num(np.stack([known.gain[method] for method in allowed], axis=1))
+    model = make_pipeline(StandardScaler(), PolynomialFeatures(2), StandardScaler(), Ridge(STIFF))
+    guessed = model.fit(known.features, gains).predict(asked.features)
+    return [allowed[place] for place in guessed.reshape(len(asked), -1).argmax(axis=1).tolist()]
+
+
+def by_mean(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
+    """The method that was best on average, whatever the federation is like."""
+    best = max(allowed, key=lambda method: float(np.nanmean(known.gain[method])))
+    return [best] * len(asked)
 
 
 CHOOSERS: dict[str, Chooser] = {
     "nearest federations": by_nearest,
-    "quadratic regression": by_ridge,
+    "regression": by_regression,
     "best on average": by_mean,
 }
 
 
-class Regret(NamedTuple):
-    """Mean regret and the 95 % interval of it."""
+def chosen(
+    evidence: Evidence, choose: Chooser, keys: Sequence[Callable[[Names], str]], allowed: list[str]
+) -> list[str]:
+    """For each federation, what is chosen by those that share none of the keys; FedAvg if there are none."""
+    own = [tuple(key(names) for key in keys) for names in evidence.names]
+    picks = [BASE] * len(evidence)
+    for group in dict.fromkeys(own):
+        apart = [all(a != b for a, b in zip(group, other, strict=True)) for other in own]
+        asked = np.array([other == group for other in own])
+        if any(apart):
+            found = choose(evidence.where(np.array(apart)), evidence.where(asked), allowed)
+            for place, method in zip(np.flatnonzero(asked).tolist(), found, strict=True):
+                picks[place] = method
+    return picks
+
+
+def regrets(evidence: Evidence, one_model: bool) -> Regrets:
+    """Of every chooser, and of always choosing the same."""
+    allowed = [method for method in evidence.gain if not one_model or Method.parse(method).one_model]
+    gains = np.stack([evidence.gain[method] for method in allowed])
+    lost = dict(zip(allowed, np.nanmax(gains, axis=0) - gains, strict=True))
+    found: Regrets = {}
+    for title, choose in CHOOSERS.items():
+        found[title] = {}
+        for held, keys in HELD_OUT.items():
+            picks = chosen(evidence, choose, keys, allowed)
+            found[title][held] = np.array([lost[method][row] for row, method in enumerate(picks)])
+    return {**found, **{f"always {method}": dict.fromkeys(HELD_OUT, lost[method]) for method in allowed}}
+
+
+class Interval(NamedTuple):
+    """A mean over federations and its 95 % interval."""
 
     mean: float
     low: float
     high: float
 
     def __str__(self) -> str:
+        """In points of accuracy."""
         return f"{100 * self.mean:.1f} ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
-def regret_of(values: np.ndarray) -> Regret:
-    """Of federations drawn again and again from these."""
+def interval(values: np.ndarray) -> Interval:
+    """By drawing federations again and again from these."""
     known = values[~np.isnan(values)]
     draws = numpy_generator(0, "regret").choice(known, (DRAWS, len(known))).mean(axis=1)
-    return Regret(float(known.mean()), *np.quantile(draws, (0.025, 0.975)).tolist())
+    return Interval(float(known.mean()), *np.quantile(draws, (0.025, 0.975)).tolist())
 
 
-def chosen(
-    evidence: Evidence, choose: Chooser, same: Callable[[Names, Names], bool], allowed: list[str]
-) -> list[str]:
-    """For each federation, the method that is chosen by others."""
-    methods = []
-    for row, names in enumerate(evidence.names):
-        others = evidence.where(np.array([not same(names, other) for other in evidence.names]))
-        features = dict(zip(FEATURES, evidence.features[row].tolist(), strict=True))
-        epsilon = evidence.epsilon[row]
-        methods.append(choose(others, features, None if np.isnan(epsilon) else float(epsilon), allowed))
-    return methods
-
-
-def allowed_in(evidence: Evidence, one_model: bool) -> list[str]:
-    return [method for method in evidence.gain if not one_model or Method.parse(method).one_model]
-
-
-def regrets(evidence: Evidence, one_model: bool) -> dict[str, dict[str, np.ndarray]]:
-    """By who chooses and by what is held out, the regret on every federation."""
-    allowed = allowed_in(evidence, one_model)
-    gains = np.stack([evidence.gain[method] for method in allowed])
-    lost = dict(zip(allowed, np.nanmax(gains, axis=0) - gains, strict=True))
-    found = {}
-    for title, choose in CHOOSERS.items():
-        found[title] = {}
-        for held, same in HELD_OUT.items():
-            picks = chosen(evidence, choose, same, allowed)
-            found[title][held] = np.array([lost[method][row] for row, method in enumerate(picks)])
-    return {**found, **{f"always {method}": dict.fromkeys(HELD_OUT, lost[method]) for method in allowed}}
-
-
-def regret_table(found: Mapping[str, Mapping[str, np.ndarray]]) -> str:
+def regret_table(found: Regrets) -> str:
     """Points of accuracy, the least first."""
     order = sorted(found, key=lambda title: (title not in CHOOSERS, np.nanmean(found[title]["other data"])))
-    lines = [[title, *(str(regret_of(found[title][held])) for held in HELD_OUT)] for title in order]
+    lines = [[title, *(str(interval(found[title][held])) for held in HELD_OUT)] for title in order]
     return markdown(["who chooses", *HELD_OUT], lines)

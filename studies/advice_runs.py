@@ -80,7 +80,6 @@ SETTINGS = {
     "evaluate": {"every": 4, "last": LAST},
 }
 LOCAL = {"epochs": 2, "batch": 16}
-KEYS = ("data", "skew", "clients", "cohort", "epsilon")
 
 
 class Case(NamedTuple):

@@ -11,7 +11,7 @@ import tomli_w
 
 from fedcohort import __version__
 from fedcohort.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES
-from studies.advice_runs import KEYS, LAST, LOCAL, ROWS, SETTINGS, recorded_by
+from studies.advice_runs import LAST, LOCAL, ROWS, SETTINGS, recorded_by
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -21,12 +21,12 @@ def evidence_rows(federations: Rows, runs: Rows) -> list[dict[str, str]]:
     scores: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     for run in runs:
         if run["accuracy"]:
-            scores[*(run[key] for key in KEYS), run["method"]][run["seed"]] = float(run["accuracy"])
+            scores[*(run[key] for key in NAMES), run["method"]][run["seed"]] = float(run["accuracy"])
     methods = list(dict.fromkeys(run["method"] for run in runs))
     seen: dict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
     for row in federations:
         if row[FEATURES[0]]:
-            seen[tuple(row[key] for key in KEYS)].append(row)
+            seen[tuple(row[key] for key in NAMES)].append(row)
     rows = []
     for case, described in seen.items():
         own = {method: scores[*recorded_by(case, method), method] for method in methods}
