@@ -46,10 +46,10 @@ SKEWS = (
     *(f"similarity(similarity={share})" for share in (0.0, 0.3)),
 )
 NATURAL, OWNED = "natural", ("har",)  # dealt to the clients that data name, and data that do
-SIZES = ((20, 0.1), (20, 0.3), (20, 1.0), (100, 0.1), (100, 0.3))  # clients, and how many train a round
+SIZES = ((20, 0.1), (20, 0.3), (20, 1.0), (50, 0.2), (100, 0.1))  # clients, and how many train a round
 EPSILONS = (0.2, 1.0, 5.0)  # of noised label counts
 SHARE = 0.35  # of all combinations that are tried
-NOISED = 0.4  # of those, that are tried with noised label counts too
+NOISED = 0.25  # of those, that are tried with noised label counts too
 SEEDS = (0, 1)
 METHODS = (
     "fedavg",

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fedcohort.stats import label_distances
 from fedcohort.stats.label_distances import Array
+from fedcohort.util.errors import UserError
 
 FEATURES = ("clients", "classes", "samples", "cohort", "share", "label_emd", "hellinger", "coverage", "gini")
 NAMES = ("data", "skew", "clients dealt", "cohort asked", "epsilon")  # of what a federation was made
@@ -31,6 +32,8 @@ def features_of(counts: ArrayLike, cohort: int) -> dict[str, float]:
     """What is known of a federation from label counts and the number of clients that train a round."""
     table = label_distances.counts_array(counts)
     held = table[table.any(axis=1)]
+    if len(held) < 2:
+        raise UserError("fewer than two clients hold any sample: advice is about federations")
     return {
         "clients": float(len(held)),
         "classes": float(held.any(axis=0).sum()),

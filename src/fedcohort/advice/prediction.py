@@ -147,12 +147,10 @@ def expected(evidence: Evidence, weights: Array, methods: list[str]) -> tuple[Ex
         known = ~np.isnan(gain)
         if known.sum() < min(FEWEST, len(near)):
             continue
-        own = gain[known], weights[near][known]
-        low, high = _quantiles(*own, INTERVAL)
-        best = int((gain >= most).sum())
-        found.append(
-            Expected(method, float(np.average(own[0], weights=own[1])), low, high, best, len(own[0]))
-        )
+        own, weight = gain[known], weights[near][known]
+        mean, best = float(np.average(own, weights=weight)), int((gain >= most).sum())
+        low, high = _quantiles(own, weight, INTERVAL)
+        found.append(Expected(method, mean, low, high, best, len(own)))
     return tuple(sorted(found, key=lambda each: (-each.gain, each.method != BASE)))
 
 
