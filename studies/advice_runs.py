@@ -66,8 +66,8 @@ METHODS = (
     "fedentopt+fedavgm",
     "fedlecc",
     "power_of_choice",
-    "cafa",
-    "clust_psi_pfl",
+    "cafa(starts=2)",  # of K-means, for speed
+    "clust_psi_pfl(max_groups=20)",  # as many as a diagnosis tries
     "fedgwc",
     "ifca",
     "local_only",
@@ -117,10 +117,11 @@ def cases(names: Iterable[str]) -> list[Case]:
 
 
 def jobs(found: Sequence[Case], methods: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Every method on every federation with every seed. Where counts are noised, those that use counts."""
-    for case in found:
-        for method in methods:
-            for seed in SEEDS:
+    """Every method on every federation, one seed after the other. Where counts are noised, those that use
+    counts."""
+    for seed in SEEDS:
+        for case in found:
+            for method in methods:
                 yield *recorded_by(case, method), method, seed
 
 
