@@ -17,11 +17,12 @@ Rows = Sequence[Mapping[str, str]]
 
 
 def evidence_rows(federations: Rows, runs: Rows) -> list[dict[str, str]]:
-    """A row for each federation on which FedAvg ran: see :mod:`fedcohort.advice.evidence`."""
+    """A row for each federation on which every method was tried: see :mod:`fedcohort.advice.evidence`."""
     scores: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     for run in runs:
-        if run["accuracy"]:
-            scores[*(run[key] for key in NAMES), run["method"]][run["seed"]] = float(run["accuracy"])
+        own = scores[*(run[key] for key in NAMES), run["method"]]
+        if run["accuracy"]:  # else the method refused
+            own[run["seed"]] = float(run["accuracy"])
     methods = list(dict.fromkeys(run["method"] for run in runs))
     seen: dict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
     for row in federations:
@@ -29,12 +30,13 @@ def evidence_rows(federations: Rows, runs: Rows) -> list[dict[str, str]]:
             seen[tuple(row[key] for key in NAMES)].append(row)
     rows = []
     for case, described in seen.items():
-        own = {method: scores[*recorded_by(case, method), method] for method in methods}
-        if own.get(BASE):
+        kept = {method: (*recorded_by(case, method), method) for method in methods}
+        if all(key in scores for key in kept.values()):
             means = {name: f"{np.mean([float(row[name]) for row in described]):.4g}" for name in FEATURES}
-            gains = dict(pair for method in methods for pair in _gain(method, own[method], own[BASE]))
-            base = f"{np.mean(list(own[BASE].values())):.4f}"
-            rows.append({**dict(zip(NAMES, case, strict=True)), **means, BASE: base, **gains})
+            base = scores[kept[BASE]]
+            gains = dict(pair for method, key in kept.items() for pair in _gain(method, scores[key], base))
+            mean = f"{np.mean(list(base.values())):.4f}"
+            rows.append({**dict(zip(NAMES, case, strict=True)), **means, BASE: mean, **gains})
     return rows
 
 

@@ -13,7 +13,7 @@ from fedcohort.core.method import Method
 from fedcohort.util.errors import UserError
 from support.evidence import table
 
-EVEN, SPLIT = [[5, 5], [5, 5]], [[10, 0], [0, 10]]  # label EMD 0 and 1
+EVEN, SPLIT = [[5, 5], [5, 5]], [[10, 0], [0, 10]]  # skew 0 and 1
 THREE = table(
     (0.0, {"scaffold": 0.10, "ifca": 0.00}),
     (1.0, {"scaffold": 0.00, "ifca": 0.30}),
@@ -21,8 +21,8 @@ THREE = table(
 )
 
 
-def at(emd: float, evidence: Evidence = THREE) -> np.ndarray:
-    features = dict.fromkeys(FEATURES, 2.0) | {"label_emd": emd}
+def at(skew: float, evidence: Evidence = THREE) -> np.ndarray:
+    features = dict.fromkeys(FEATURES, 2.0) | {"skew": skew}
     return nearness(evidence, features, None)
 
 
@@ -35,7 +35,8 @@ def test_what_counts_tell() -> None:
     }
     assert told["samples"] == pytest.approx(25 / 3)
     assert told["share"] == pytest.approx(2 / 3)
-    assert told["coverage"] == pytest.approx(5 / 6)
+    assert told["held"] == pytest.approx(2 / 3)  # two of them both classes, one no more than one
+    assert told["skew"] == pytest.approx(told["label_emd"] / (0.6 * 0.8 + 0.4 * 1.2))
     assert told["label_emd"] == pytest.approx((10 * 0.4 + 10 * 0.8 + 5 * 0.8) / 25)  # the pool is 0.6, 0.4
 
 
@@ -74,20 +75,20 @@ def test_numbers_are_compared_by_magnitude() -> None:
     rows = [{**names} for names in THREE.names]
     evidence = Evidence(
         tuple(rows),
-        np.array([[clients, *[2.0] * (len(FEATURES) - 1)] for clients in (1.0, 10.0, 1000.0)]),
+        np.array([[samples if name == "samples" else 2.0 for name in FEATURES] for samples in (1, 10, 1000)]),
         THREE.epsilon,
         THREE.accuracy,
         THREE.gain,
         THREE.error,
         {},
     )
-    here = dict.fromkeys(FEATURES, 2.0) | {"clients": 100.0}
+    here = dict.fromkeys(FEATURES, 2.0) | {"samples": 100.0}
     weights = nearness(evidence, here, None)
     assert weights[1] == pytest.approx(weights[2])  # ten times as many, or a tenth
 
 
 def test_the_best_allowed_method_is_advised() -> None:
-    gains = table(*((emd, {"scaffold": 0.1, "ifca": 0.2}) for emd in (0.0, 1.0, 2.0)))
+    gains = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.0, 1.0, 2.0)))
     free, one = (advise(SPLIT, 2, one_model=only, evidence=gains) for only in (False, True))
     assert (free.best.method, one.best.method) == ("ifca", "scaffold")
     assert "ifca" not in [each.method for each in one.ranking]
@@ -113,19 +114,19 @@ def test_a_method_that_may_be_worse_is_not_called_better() -> None:
     doubtful = advise(EVEN, 2, one_model=True, evidence=THREE)
     assert doubtful.best.method == "scaffold"
     assert "no method is surely better than fedavg here" in doubtful.words
-    sure = advise(EVEN, 2, evidence=table(*((emd, {"scaffold": 0.05}) for emd in (0.0, 0.1, 0.2))))
+    sure = advise(EVEN, 2, evidence=table(*((skew, {"scaffold": 0.05}) for skew in (0.0, 0.1, 0.2))))
     assert (
         sure.words
         == "scaffold: +5.0 points of accuracy over fedavg (+5.0 to +5.0 on 80% of such federations)"
     )
-    nothing = advise(EVEN, 2, evidence=table(*((emd, {"scaffold": 0.0}) for emd in (0.0, 0.1, 0.2))))
+    nothing = advise(EVEN, 2, evidence=table(*((skew, {"scaffold": 0.0}) for skew in (0.0, 0.1, 0.2))))
     assert nothing.words.startswith("fedavg: nothing else did better")
 
 
 def test_noised_counts_are_judged_by_runs_with_noised_counts() -> None:
     def both(epsilon: float | None) -> Advice:
-        exact = table(*((emd, {"scaffold": 0.1, "ifca": 0.0}) for emd in (0.0, 0.1, 0.2)))
-        noised = table(*((emd, {"scaffold": 0.0, "ifca": 0.1}) for emd in (0.0, 0.1, 0.2)), epsilon="1.0")
+        exact = table(*((skew, {"scaffold": 0.1, "ifca": 0.0}) for skew in (0.0, 0.1, 0.2)))
+        noised = table(*((skew, {"scaffold": 0.0, "ifca": 0.1}) for skew in (0.0, 0.1, 0.2)), epsilon="1.0")
         joined = Evidence(
             exact.names + noised.names,
             np.concatenate([exact.features, noised.features]),

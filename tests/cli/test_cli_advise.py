@@ -8,7 +8,7 @@ import pytest
 from support.cli_calls import TINY, Cli
 from support.evidence import table
 
-EVIDENCE = table(*((emd, {"scaffold": 0.1, "ifca": 0.2}) for emd in (0.2, 0.6, 1.0)))
+EVIDENCE = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.2, 0.6, 1.0)))
 COUNTS = "site,a,b\nx,9,1\ny,1,9\nz,5,5\n"
 LONG = "site,label\n" + "".join(f"{'xyz'[row % 3]},{'ab'[row % 2]}\n" for row in range(30))
 
@@ -64,7 +64,7 @@ def test_what_it_reads(cli: Cli, words: tuple[str, ...], clients: int, cohort: i
 
 
 def test_noise_is_added_as_clients_would(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    noised = table(*((emd, {"scaffold": 0.1}) for emd in (0.2, 0.6, 1.0)), epsilon="1.0")
+    noised = table(*((skew, {"scaffold": 0.1}) for skew in (0.2, 0.6, 1.0)), epsilon="1.0")
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: noised)
     exact = 0.8 * 20 / 30
     for source in (("counts.csv", "--client", "site"), ("auto.toml",)):

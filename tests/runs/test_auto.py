@@ -15,8 +15,8 @@ from support.cli_calls import TINY
 from support.evidence import table
 
 GAINS = {"scaffold": 0.1, "ifca": 0.2}
-EVIDENCE = table(*((emd, GAINS) for emd in (0.2, 0.6, 1.0)))
-OTHERS = table(*((emd, {"fedprox": 0.3}) for emd in (0.2, 0.6, 1.0)))
+EVIDENCE = table(*((skew, GAINS) for skew in (0.2, 0.6, 1.0)))
+OTHERS = table(*((skew, {"fedprox": 0.3}) for skew in (0.2, 0.6, 1.0)))
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ ABOUT = {"rates": {name: {"digits": 0.1} for name in ("fedavg", "scaffold", "fed
 
 
 def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "") -> Evidence:
-    """Federations that differ in label EMD alone, with what methods gained there."""
+    """Federations that differ in skew alone, with what methods gained there."""
     rows = []
-    for emd, gains in federations:
-        row = dict(zip(NAMES, ("digits", f"dirichlet(alpha={emd})", "20", "0.1", epsilon), strict=True))
-        row |= dict.fromkeys(FEATURES, "2") | {"label_emd": str(emd), BASE: "0.5"}
+    for skew, gains in federations:
+        row = dict(zip(NAMES, ("digits", f"dirichlet(alpha={skew})", "20", "0.1", epsilon), strict=True))
+        row |= dict.fromkeys(FEATURES, "2") | {"skew": str(skew), BASE: "0.5"}
         for method, gain in {BASE: 0.0, **gains}.items():
             row |= {GAIN + method: str(gain), ERROR + method: "0.01"}
         rows.append(row)

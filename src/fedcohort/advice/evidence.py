@@ -21,7 +21,7 @@ from fedcohort.stats import label_distances
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 
-FEATURES = ("clients", "classes", "samples", "cohort", "share", "label_emd", "hellinger", "coverage", "gini")
+FEATURES = ("clients", "classes", "samples", "cohort", "share", "label_emd", "skew", "held", "gini")
 NAMES = ("data", "skew", "clients dealt", "cohort asked", "epsilon")  # of what a federation was made
 BASE = "fedavg"  # what gains are over
 GAIN, ERROR = "gain ", "error "
@@ -34,15 +34,17 @@ def features_of(counts: ArrayLike, cohort: int) -> dict[str, float]:
     held = table[table.any(axis=1)]
     if len(held) < 2:
         raise UserError("fewer than two clients hold any sample: advice is about federations")
+    pool, (clients, classes) = label_distances.pooled(held), (len(held), held.any(axis=0).sum())
+    moved, alone = label_distances.label_emd(held), 2 * (1 - (pool**2).sum())
     return {
-        "clients": float(len(held)),
-        "classes": float(held.any(axis=0).sum()),
-        "samples": float(held.sum() / len(held)),  # of a client
+        "clients": float(clients),
+        "classes": float(classes),
+        "samples": float(held.sum() / clients),  # of a client
         "cohort": float(cohort),
-        "share": cohort / len(held),
-        "label_emd": label_distances.label_emd(held),
-        "hellinger": label_distances.hellinger(held),
-        "coverage": float(label_distances.coverage(held).mean()),
+        "share": cohort / clients,
+        "label_emd": moved,
+        "skew": moved / alone if alone > 0 else 0.0,  # 0: all alike, 1: as if each client held one class
+        "held": float(((held > 0).sum(axis=1).mean() - 1) / max(classes - 1, 1)),  # 0: one class, 1: all
         "gini": label_distances.size_imbalance(held).gini,
     }
 

@@ -1,7 +1,7 @@
 """The method that gained most over FedAvg on the federations most like this one.
 
-Federations are compared by what label counts tell of them (``FEATURES``; numbers by their magnitude), each
-in units of its standard deviation over the table. The nearest ones are averaged, the nearer the heavier.
+Federations are compared by what label counts tell of them (``COMPARED``), each feature in units of its
+standard deviation over the table. The nearest ones are averaged, the nearer the heavier.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ from fedcohort.util.errors import UserError
 NEAR = 12  # federations that count
 FEWEST = 3  # of them on which a method was tried, or nothing is said of it
 INTERVAL = 0.1, 0.9  # of the gains on them
-MAGNITUDES = {"clients", "classes", "samples", "cohort"}  # features that are compared by their logarithm
+COMPARED = ("skew", "held", "share", "samples")  # features by which federations are near each other
+MAGNITUDES = {"samples"}  # those that are compared by their logarithm
 WORDS = {  # of features, where they lie outside what was measured
     "clients": "{:.0f} clients",
     "classes": "{:.0f} classes",
@@ -124,8 +125,9 @@ def advise(
 
 def nearness(evidence: Evidence, features: Mapping[str, float], epsilon: float | None) -> Array:
     """``[F]``: how much each federation counts; 0 for all but the nearest."""
-    here = np.array([features[name] for name in FEATURES])
-    table, own = _positions(evidence.features), _positions(here)
+    here = np.array([features[name] for name in COMPARED])
+    table = _positions(evidence.features[:, [FEATURES.index(name) for name in COMPARED]])
+    own = _positions(here)
     if epsilon is not None:
         table = np.column_stack([table, np.log(evidence.epsilon)])
         own = np.append(own, np.log(epsilon))
@@ -155,8 +157,8 @@ def expected(evidence: Evidence, weights: Array, methods: list[str]) -> tuple[Ex
 
 
 def _positions(features: Array) -> Array:
-    """Where federations lie: the last axis holds the features."""
-    logs = np.array([name in MAGNITUDES for name in FEATURES])
+    """Where federations lie: the last axis holds the compared features."""
+    logs = np.array([name in MAGNITUDES for name in COMPARED])
     return np.where(logs, np.log(np.maximum(features, 1e-9)), features)
 
 
