@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcohort.advice import Advice, Evidence, advise
-from fedcohort.advice.evidence import FEATURES, features_of, shipped
+from fedcohort.advice.evidence import FEATURES, NAMES, features_of, shipped
 from fedcohort.advice.prediction import NEAR, expected, nearness
 from fedcohort.core.method import Method
 from fedcohort.util.errors import UserError
@@ -22,7 +22,7 @@ THREE = table(
 
 
 def at(skew: float, evidence: Evidence = THREE) -> np.ndarray:
-    features = dict.fromkeys(FEATURES, 2.0) | {"skew": skew}
+    features = dict.fromkeys(FEATURES, 2.0) | {"emd_share": skew}
     return nearness(evidence, features, None)
 
 
@@ -36,7 +36,7 @@ def test_what_counts_tell() -> None:
     assert told["samples"] == pytest.approx(25 / 3)
     assert told["share"] == pytest.approx(2 / 3)
     assert told["held"] == pytest.approx(2 / 3)  # two of them both classes, one no more than one
-    assert told["skew"] == pytest.approx(told["label_emd"] / (0.6 * 0.8 + 0.4 * 1.2))
+    assert told["emd_share"] == pytest.approx(told["label_emd"] / (0.6 * 0.8 + 0.4 * 1.2))
     assert told["label_emd"] == pytest.approx((10 * 0.4 + 10 * 0.8 + 5 * 0.8) / 25)  # the pool is 0.6, 0.4
 
 
@@ -152,6 +152,7 @@ def test_what_lies_outside_of_all_that_was_measured_is_said() -> None:
 
 def test_the_table_that_ships() -> None:
     evidence = shipped()
+    assert not {*NAMES} & {*FEATURES}  # columns of one file
     papers = {"fedlecc", "fedentopt", "clust_psi_pfl", "cafa", "fedgwc"}
     assert papers <= {name.partition("(")[0] for name in evidence.gain}
     assert all(str(Method.parse(name)) == name for name in evidence.gain)

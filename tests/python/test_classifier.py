@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import fedcohort as fc
+from support.evidence import table
 
 RNG = np.random.default_rng(0)
 SITES = np.repeat([f"site {number}" for number in range(6)], 20)
@@ -93,6 +94,16 @@ def test_pictures_and_networks_of_ones_own():
     assert mine.predict(pictures).dtype == bool
     assert mine.score(pictures, pictures[:, 0, 0, 0] > 0) > 0.8
     assert network[1].weight.equal(before)
+
+
+@pytest.mark.parametrize(("asked", "became"), [("auto", "ifca"), ("auto(one_model=True)", "scaffold")])
+def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
+    measured = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.0, 0.5, 1.0)))
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: measured)
+    mine = fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
+    assert str(mine.method_) == became
+    named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
+    assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "") ->
     rows = []
     for skew, gains in federations:
         row = dict(zip(NAMES, ("digits", f"dirichlet(alpha={skew})", "20", "0.1", epsilon), strict=True))
-        row |= dict.fromkeys(FEATURES, "2") | {"skew": str(skew), BASE: "0.5"}
+        row |= dict.fromkeys(FEATURES, "2") | {"emd_share": str(skew), BASE: "0.5"}
         for method, gain in {BASE: 0.0, **gains}.items():
             row |= {GAIN + method: str(gain), ERROR + method: "0.01"}
         rows.append(row)

@@ -21,7 +21,7 @@ from fedcohort.stats import label_distances
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 
-FEATURES = ("clients", "classes", "samples", "cohort", "share", "label_emd", "skew", "held", "gini")
+FEATURES = ("clients", "classes", "samples", "cohort", "share", "label_emd", "emd_share", "held", "gini")
 NAMES = ("data", "skew", "clients dealt", "cohort asked", "epsilon")  # of what a federation was made
 BASE = "fedavg"  # what gains are over
 GAIN, ERROR = "gain ", "error "
@@ -43,7 +43,7 @@ def features_of(counts: ArrayLike, cohort: int) -> dict[str, float]:
         "cohort": float(cohort),
         "share": cohort / clients,
         "label_emd": moved,
-        "skew": moved / alone if alone > 0 else 0.0,  # 0: all alike, 1: as if each client held one class
+        "emd_share": moved / alone if alone > 0 else 0.0,  # 0: all alike, 1: as if each client held one class
         "held": float(((held > 0).sum(axis=1).mean() - 1) / max(classes - 1, 1)),  # 0: one class, 1: all
         "gini": label_distances.size_imbalance(held).gini,
     }

@@ -19,7 +19,7 @@ from fedcohort.util.errors import UserError
 NEAR = 12  # federations that count
 FEWEST = 3  # of them on which a method was tried, or nothing is said of it
 INTERVAL = 0.1, 0.9  # of the gains on them
-COMPARED = ("skew", "held", "share", "samples")  # features by which federations are near each other
+COMPARED = ("emd_share", "held", "share", "samples")  # features by which federations are near each other
 MAGNITUDES = {"samples"}  # those that are compared by their logarithm
 WORDS = {  # of features, where they lie outside what was measured
     "clients": "{:.0f} clients",
