@@ -13,6 +13,7 @@ from fedcohort.util.keyed import numpy_generator
 from studies.dealing import markdown
 
 DRAWS = 2000  # of the bootstrap
+CHOSEN_ON = 52  # federations that were there when the features of prediction.py were chosen
 STIFF = 10.0  # penalty of the regression
 Names = Mapping[str, str]
 Chooser = Callable[[Evidence, Evidence, list[str]], list[str]]  # by the first, for each row of the second
@@ -118,6 +119,39 @@ def interval(values: np.ndarray) -> Interval:
     known = values[~np.isnan(values)]
     draws = numpy_generator(0, "regret").choice(known, (DRAWS, len(known))).mean(axis=1)
     return Interval(float(known.mean()), *np.quantile(draws, (0.025, 0.975)).tolist())
+
+
+def margins(found: Regrets) -> dict[str, tuple[str, Interval]]:
+    """By what is held out: the best single method, and how much more it gives away than the advice."""
+    rivals = {}
+    for held, ours in found[next(iter(CHOOSERS))].items():
+        single = {title: own[held] for title, own in found.items() if title not in CHOOSERS}
+        best = min(single, key=lambda title: float(np.nanmean(single[title])))
+        rivals[held] = best, interval(single[best] - ours)
+    return rivals
+
+
+def trusted(found: Regrets) -> bool:
+    """Whether the advice surely gives away less than each single method, whatever is held out."""
+    return all(margin.low > 0 for _, margin in margins(found).values())
+
+
+def since(found: Regrets, first: int) -> Regrets:
+    """Of all federations but the first ones."""
+    return {title: {held: own[first:] for held, own in each.items()} for title, each in found.items()}
+
+
+def verdict(found: Regrets) -> str:
+    """Whether the advice gives away less than the best single method, for each kind of unseen federation."""
+    lines = []
+    for held, (rival, margin) in margins(found).items():
+        told = "surely smaller" if margin.low > 0 else "not surely smaller"
+        lines.append(f"- {held}: *{rival}* gives away {margin} points more; the regret of advice is {told}.")
+    fresh = since(found, CHOSEN_ON)
+    if number := next(iter(next(iter(fresh.values())).values())).size:
+        told = "; ".join(f"{held} {margin}" for held, (_, margin) in margins(fresh).items())
+        lines.append(f"- the same on the {number} federations that came after features were chosen: {told}.")
+    return "\n".join(lines)
 
 
 def regret_table(found: Regrets) -> str:

@@ -134,7 +134,7 @@ def test_noised_counts_are_judged_by_runs_with_noised_counts() -> None:
             np.concatenate([exact.accuracy, noised.accuracy]),
             {name: np.concatenate([exact.gain[name], noised.gain[name]]) for name in exact.gain},
             {name: np.concatenate([exact.error[name], noised.error[name]]) for name in exact.error},
-            {},
+            exact.about,
         )
         return advise(SPLIT, 2, epsilon=epsilon, evidence=joined)
 
@@ -142,6 +142,22 @@ def test_noised_counts_are_judged_by_runs_with_noised_counts() -> None:
     assert "an epsilon of 0.1, and 1 were measured" in both(0.1).outside
     with pytest.raises(UserError, match="nothing was measured with noised"):
         advise(SPLIT, 2, epsilon=1.0, evidence=THREE)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unsure", "several"),
+    [
+        ({}, "any", True),
+        ({}, "one_model", False),
+        ({"one_model": True}, "one_model", True),
+        ({"one_model": True}, "any", False),
+    ],
+)
+def test_where_the_table_is_no_judge_the_best_three_are_to_be_tuned(wanted, unsure, several) -> None:
+    gains = {"scaffold": 0.3, "fedprox": 0.2, "fedavgm": 0.1, "fednova": 0.05}
+    evidence = table(*((skew, gains) for skew in (0.0, 1.0, 2.0)), **{unsure: False})
+    best = ("scaffold", "fedprox", "fedavgm")
+    assert advise(SPLIT, 2, evidence=evidence, **wanted).choices == (best if several else best[:1])
 
 
 def test_what_lies_outside_of_all_that_was_measured_is_said() -> None:

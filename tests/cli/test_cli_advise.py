@@ -40,6 +40,14 @@ def test_a_panel_says_what_to_do_and_why(cli: Cli) -> None:
     assert "this federation has 3 clients, and 2 were measured" in out
 
 
+def test_where_the_table_is_no_judge_tuning_is_advised(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    unsure = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.2, 0.6, 1.0)), any=False)
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    out = " ".join(cli("advise", "counts.csv", "--client", "site").out.replace("│", " ").split())
+    assert "such advice was not surely better than always the same method" in out
+    assert """fedcohort tune experiment.toml --set 'method=["ifca", "scaffold", "fedavg"]'""" in out
+
+
 def test_one_model_for_all(cli: Cli) -> None:
     assert told(cli, "counts.csv", "--client", "site", "--one-model")["method"] == "scaffold"
 

@@ -89,10 +89,12 @@ def test_evidence_is_gathered_and_what_is_missing_is_added(study, tmp_path: Path
     """Two federations, three methods, two seeds; the last run is lost and made again."""
     found = study("advice_grid")
     runs = rows(found["advice_runs.csv"])
-    assert len(runs) == 2 * 3 * 2
+    assert len(runs) == 2 * 3 * 2  # of these methods none looks at counts: noise on them changes nothing
     table = rows(found["evidence.csv"])
-    assert [row["cohort asked"] for row in table] == ["0.3", "1.0"]
-    assert [row["cohort"] for row in table] == ["6", "20"]
+    assert [row["cohort asked"] for row in table] == ["0.3", "1.0", "0.3"]
+    assert [row["cohort"] for row in table] == ["6", "20", "6"]
+    assert [row["epsilon"] for row in table] == ["", "", "1.0"]
+    assert float(table[2]["emd_share"]) < float(table[0]["emd_share"])  # as clients tell them
     for row in table:
         own = [run for run in runs if run["cohort asked"] == row["cohort asked"]]
         gaps = [

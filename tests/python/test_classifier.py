@@ -1,5 +1,6 @@
 """The classifier keeps scikit-learn's conventions, and trains what fedcohort trains."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -102,6 +103,12 @@ def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: measured)
     mine = fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     assert str(mine.method_) == became
+    unsure = dataclasses.replace(
+        measured, about={**measured.about, "trusted": {"any": False, "one_model": False}}
+    )
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    with pytest.raises(ValueError, match="let 'fedcohort tune' find out"):
+        fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
     assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))
 

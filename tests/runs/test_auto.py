@@ -56,6 +56,16 @@ def test_auto_becomes_a_method(text: str, methods: list[str]) -> None:
     assert any(note.startswith("auto is ") for note in found.notes)
 
 
+def test_auto_becomes_those_to_tune_where_the_table_is_no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    gains = {"scaffold": 0.1, "ifca": 0.2, "fedprox": 0.3}
+    unsure = table(*((skew, gains) for skew in (0.2, 0.6, 1.0)), any=False)
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    found = of("method = ['ifca', {name = 'auto', label = 'ours', local = {lr = 0.7}}]")
+    assert [method.title for method in found.methods] == ["ifca", "fedprox", "scaffold"]
+    assert found.own_local == {"fedprox": {"lr": 0.7}, "scaffold": {"lr": 0.7}}
+    assert "let 'fedcohort tune' find out on held-out rows" in found.notes[0]
+
+
 def test_its_clients_train_as_its_entry_says() -> None:
     found = of("method = ['fedavg', {name = 'auto', local = {lr = 0.7}}]")
     assert found.own_local == {"ifca": {"lr": 0.7}}

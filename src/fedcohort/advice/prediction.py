@@ -18,6 +18,7 @@ from fedcohort.util.errors import UserError
 
 NEAR = 12  # federations that count
 FEWEST = 3  # of them on which a method was tried, or nothing is said of it
+SEVERAL = 3  # methods to tune where the table is no good judge of which is best
 INTERVAL = 0.1, 0.9  # of the gains on them
 COMPARED = ("emd_share", "held", "share", "samples")  # features by which federations are near each other
 MAGNITUDES = {"samples"}  # those that are compared by their logarithm
@@ -62,6 +63,7 @@ class Advice:
     features: Mapping[str, float]
     outside: tuple[str, ...]  # in what nothing like it was measured, in words
     epsilon: float | None
+    trusted: bool  # on unseen federations, such advice gave away less than every single method
 
     @property
     def best(self) -> Expected:
@@ -70,6 +72,11 @@ class Advice:
     @property
     def runner_up(self) -> Expected | None:
         return next(iter(self.ranking[1:]), None)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What to train with: the best method, or those among which tuning has to choose."""
+        return tuple(each.method for each in self.ranking[: 1 if self.trusted else SEVERAL])
 
     @property
     def words(self) -> str:
@@ -83,6 +90,7 @@ class Advice:
         """Ready for JSON."""
         return {
             "method": self.best.method,
+            "choices": list(self.choices),
             "words": self.words,
             "sure": self.best.sure,
             "ranking": [expected._asdict() for expected in self.ranking],
@@ -120,7 +128,13 @@ def advise(
         raise UserError("no method was tried on federations like this one: compare some with 'fedcohort run'")
     order = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
     near = tuple(evidence.names[row] for row in order.tolist())
-    return Advice(found, near, features, tuple(_outside(evidence, features, epsilon)), epsilon)
+    trusted = all(evidence.about["trusted"][kind] for kind in kinds(one_model, epsilon is not None))
+    return Advice(found, near, features, tuple(_outside(evidence, features, epsilon)), epsilon, trusted)
+
+
+def kinds(one_model: bool, noised: bool) -> list[str]:
+    """Of advice, of which the table's makers found out whether it can be trusted."""
+    return [kind for kind, asked in (("one_model", one_model), ("noised", noised)) if asked] or ["any"]
 
 
 def nearness(evidence: Evidence, features: Mapping[str, float], epsilon: float | None) -> Array:

@@ -31,8 +31,13 @@ def _rows(advice: Advice) -> Iterator[tuple[str, str]]:
     yield "settings", f"its defaults; {_rates(best.method)}"
     for what in advice.outside:
         yield "beware", f"this federation has {what}: the advice is a guess there."
-    methods = ", ".join(f'"{name}"' for name in dict.fromkeys((BASE, best.method)))
-    yield "try it", f"fedcohort run experiment.toml --set 'method=[{methods}]' --seeds 0,1,2"
+    if len(advice.choices) == 1:
+        names, then = dict.fromkeys((BASE, *advice.choices)), "run experiment.toml --seeds 0,1,2"
+    else:
+        names, then = dict.fromkeys(advice.choices), "tune experiment.toml"
+        yield "beware", "on unseen federations such advice was not surely better than always the same method."
+    methods = ", ".join(f'"{name}"' for name in names)
+    yield "try it", f"fedcohort {then} --set 'method=[{methods}]'"
 
 
 def _why(advice: Advice) -> str:

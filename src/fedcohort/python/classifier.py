@@ -24,7 +24,7 @@ from fedcohort.data.scaling import scaled
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models import flat_model
 from fedcohort.presets import read_method
-from fedcohort.runs.auto import advice_for, wish_of
+from fedcohort.runs.auto import advice_for, several, wish_of
 from fedcohort.runs.experiment import HELD_OUT
 from fedcohort.runs.run import Evaluation, run
 from fedcohort.util.cpu import one_thread
@@ -106,7 +106,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         task = Task.of(
             self._dealt(data, Method.of(), seed), self.model, dict(self.settings or {}), cohort=self.cohort
         )
-        return read_method(advice_for(task, wish).best.method)
+        advice = advice_for(task, wish)
+        if len(advice.choices) > 1:
+            raise UserError(several(advice))
+        return read_method(advice.best.method)
 
     def _dealt(self, data: Dataset, method: Method, seed: int) -> Federation:
         held_out = HELD_OUT if "validation" in method.uses else 0.0

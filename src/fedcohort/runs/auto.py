@@ -60,7 +60,8 @@ def advice_for(task: Task, wish: Wish) -> Advice:
 
 
 def settle(entries: Sequence[Any], task: Task) -> tuple[list[Any], list[str]]:
-    """The entries with a method in place of each ``auto``, unless it is listed anyway, and notes on that."""
+    """The entries with a method in place of each ``auto``, or with those to tune, unless they are listed
+    anyway; and notes on that."""
     others = [entry for entry in entries if wish_of(entry) is None]
     named = {str(method) for method in read_methods(others)} if others else set[str]()
     settled, notes = list[Any](), list[str]()
@@ -70,9 +71,18 @@ def settle(entries: Sequence[Any], task: Task) -> tuple[list[Any], list[str]]:
             settled.append(entry)
             continue
         advice = advice_for(task, wish)
-        best = advice.best.method
+        single = len(advice.choices) == 1
         own = {key: entry[key] for key in KEPT if key in entry} if isinstance(entry, Mapping) else {}
-        settled += [] if best in named else [{**own, "name": best}]
-        named.add(best)
-        notes.append(f"auto is {advice.words}")
+        own = own if single else {key: value for key, value in own.items() if key != "label"}
+        settled += [{**own, "name": method} for method in advice.choices if method not in named]
+        named |= {*advice.choices}
+        notes.append(f"auto is {advice.words}" if single else several(advice))
     return settled, notes
+
+
+def several(advice: Advice) -> str:
+    """Why it is not one method."""
+    return (
+        f"auto is {', '.join(advice.choices)}: label counts do not tell which of them is best here, so let "
+        "'fedcohort tune' find out on held-out rows"
+    )
