@@ -8,6 +8,7 @@ training rows, from the same few values for all. The table is written for the pa
 judged on federations that it is not allowed to know (advice_regret.py).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 
 from fedcohort.advice.evidence import BASE, FEATURES, NAMES, Evidence
 from fedcohort.util.cpu import one_thread
-from studies.advice_regret import CHOSEN_ON, Regrets, regret_table, regrets, trusted, verdict
+from studies.advice_regret import CHOSEN_ON, Regrets, regret_table, regrets, summary, trusted, verdict
 from studies.advice_runs import (
     DATA,
     LAST,
@@ -36,6 +37,7 @@ from studies.dealing import HERE, collect, markdown
 from studies.skew_metrics import arguments
 
 SMOKE = {"rounds": 3, "evaluate": {"every": 1, "last": LAST}}
+DOCS, MARKED = HERE.parent / "docs" / "advice.md", re.compile(r"<!-- regret -->.*<!-- end -->", re.DOTALL)
 PACKAGE = HERE.parent / "src" / "fedcohort" / "advice"
 
 
@@ -49,9 +51,13 @@ def main() -> None:
         tables = record(asked.data, asked.out, asked.workers, asked.smoke, asked.write)
     rates, federations, runs = tables
     rows = evidence_rows(federations, runs)
-    judged = {kind: trusted(found) for kind, found in all_regrets(Evidence.of(rows, {})).items()}
+    found = all_regrets(Evidence.of(rows, {}))
+    judged = {kind: trusted(own) for kind, own in found.items()}
     story = about(rows, runs, best_rates(rates)) | {"trusted": judged}
     write(PACKAGE if asked.out == HERE else asked.out, rows, story)
+    if asked.out == HERE:
+        guide = re.sub(MARKED, lambda _: f"<!-- regret -->\n{summary(found)}\n<!-- end -->", DOCS.read_text())
+        DOCS.write_text(guide, encoding="utf-8")
     (asked.out / "advice_grid.md").write_text(page(*tables), encoding="utf-8")
 
 
@@ -162,10 +168,10 @@ accuracy; means over federations, 95% intervals by drawing federations again. A 
 the same data (*other data*), none dealt by the same protocol (*other skew*), or neither. *Nearest
 federations* is what `fedcohort advise` does.
 
-The features by which federations are compared, and that twelve of them count, were chosen by this regret among
-thirteen sets of features and four numbers when {chosen_on} federations were there. When 82 were there another 64
-variants were tried, and none was taken. So the regret of advice flatters a little; federations that came
-after the choice are told apart below.
+The features by which federations are compared, and that twelve of them count, were chosen by this regret
+among thirteen sets of features and four numbers when {chosen_on} federations were there. When 82 were there,
+another 64 variants were tried and none was taken. So the regret of advice flatters a little; federations that
+came after the choice are told apart below.
 
 ## Any method
 

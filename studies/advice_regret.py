@@ -154,8 +154,28 @@ def verdict(found: Regrets) -> str:
     return "\n".join(lines)
 
 
-def regret_table(found: Regrets) -> str:
-    """Points of accuracy, the least first."""
+def regret_table(found: Regrets, titles: Sequence[str] | None = None) -> str:
+    """Points of accuracy, the least first; of some choosers only."""
     order = sorted(found, key=lambda title: (title not in CHOOSERS, np.nanmean(found[title]["other data"])))
-    lines = [[title, *(str(interval(found[title][held])) for held in HELD_OUT)] for title in order]
+    shown = [title for title in order if titles is None or title in titles]
+    lines = [[title, *(str(interval(found[title][held])) for held in HELD_OUT)] for title in shown]
     return markdown(["who chooses", *HELD_OUT], lines)
+
+
+KINDS = {"any": "Any method", "one_model": "One model for all", "noised": "Noised label counts"}
+
+
+def summary(found: Mapping[str, Regrets]) -> str:
+    """For who asks whether to follow advice: beside it the best single methods, and what ``auto`` means."""
+    parts = []
+    for kind, own in found.items():
+        single = sorted(
+            (title for title in own if title not in CHOOSERS),
+            key=lambda title: np.nanmean(own[title]["other data"]),
+        )
+        rows = regret_table(own, [next(iter(CHOOSERS)), *single[:3], f"always {BASE}"])
+        then = "takes the first" if trusted(own) else "tunes the three best"
+        parts.append(
+            f"**{KINDS[kind]}.**\n\n{rows}\n\n{verdict(own)}\n- so here `auto` {then} of what is advised."
+        )
+    return "\n\n".join(parts)

@@ -1,6 +1,7 @@
 """``fedcohort advise``: what it reads, what it prints, and how it answers mistakes."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_where_the_table_is_no_judge_tuning_is_advised(cli: Cli, monkeypatch: py
     unsure = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.2, 0.6, 1.0)), any=False)
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
     out = " ".join(cli("advise", "counts.csv", "--client", "site").out.replace("│", " ").split())
+    assert 'do this tune ifca, scaffold, fedavg, as method = "auto" does' in out
     assert "such advice was not surely better than always the same method" in out
     assert """fedcohort tune experiment.toml --set 'method=["ifca", "scaffold", "fedavg"]'""" in out
 
@@ -113,3 +115,26 @@ def test_a_run_says_what_auto_became(cli: Cli) -> None:
     assert answer.code == 0, answer.err
     assert "note: auto is ifca: +20.0 points of accuracy over fedavg" in " ".join(answer.err.split())
     assert "ifca" in answer.out
+
+
+def test_a_run_tunes_where_the_table_is_no_judge(
+    cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tuning found best is the only method of the directory, with the settings that were best."""
+    unsure = table(*((skew, {"scaffold": 0.1, "fedprox": 0.2}) for skew in (0.2, 0.6, 1.0)), any=False)
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    monkeypatch.setattr("fedcohort.python.auto.EACH", 2)
+    answer = cli("run", "auto.toml")
+    assert answer.code == 0, answer.err
+    words = " ".join(answer.err.split())
+    assert "note: auto is one of fedprox, scaffold, fedavg: label counts do not tell" in words
+    best = tomllib.loads((here / "runs/auto-tune-001/best.toml").read_text())["method"]
+    (method,) = tomllib.loads((here / "runs/auto-001/experiment.toml").read_text())["method"]
+    assert f"note: tuning chose {method['name']}, " in words
+    assert method in best
+    tried = json.loads(cli("tune", "--resume", "runs/auto-tune-001", "--json").out)["methods"]
+    first = max(tried, key=lambda each: (each["rounds"], each["accuracy"]))
+    assert method.get("label", method["name"]) == first["method"]
+    assert len(best) == len(tried) == 3
+    again = cli("run", "--resume", "runs/auto-001")
+    assert (again.code, again.out) == (0, answer.out)

@@ -140,3 +140,21 @@ def test_the_committed_pages_are_those_of_the_committed_rows(
     assert (REPOSITORY / "studies" / f"{name}.md").read_text() == study["page"](*tables)
     for chart, picture in study.get("charts", lambda _: {})(tables[0]).items():
         assert (REPOSITORY / "studies" / chart).read_text() == picture
+
+
+def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the table that ships is theirs."""
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from fedcohort.advice.evidence import Evidence, shipped
+    from studies.advice_grid import all_regrets
+    from studies.advice_regret import summary, trusted
+    from studies.advice_table import evidence_rows
+
+    federations, runs = (
+        rows((REPOSITORY / "studies" / name).read_text()) for name in STUDIES["advice_grid"][1:]
+    )
+    made = evidence_rows(federations, runs)
+    assert rows((REPOSITORY / "src/fedcohort/advice/evidence.csv").read_text()) == made
+    found = all_regrets(Evidence.of(made, {}))
+    assert summary(found) in (REPOSITORY / "docs/advice.md").read_text()
+    assert shipped().about["trusted"] == {kind: trusted(own) for kind, own in found.items()}

@@ -107,7 +107,7 @@ def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
         measured, about={**measured.about, "trusted": {"any": False, "one_model": False}}
     )
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
-    with pytest.raises(ValueError, match="let 'fedcohort tune' find out"):
+    with pytest.raises(ValueError, match="search over 'method' with GridSearchCV"):
         fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
     assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))

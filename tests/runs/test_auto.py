@@ -63,7 +63,8 @@ def test_auto_becomes_those_to_tune_where_the_table_is_no_judge(monkeypatch: pyt
     found = of("method = ['ifca', {name = 'auto', label = 'ours', local = {lr = 0.7}}]")
     assert [method.title for method in found.methods] == ["ifca", "fedprox", "scaffold"]
     assert found.own_local == {"fedprox": {"lr": 0.7}, "scaffold": {"lr": 0.7}}
-    assert "let 'fedcohort tune' find out on held-out rows" in found.notes[0]
+    assert found.undecided == ("fedprox", "scaffold")
+    assert found.notes[0].startswith("auto is one of fedprox, ifca, scaffold: label counts do not tell")
 
 
 def test_its_clients_train_as_its_entry_says() -> None:

@@ -23,8 +23,12 @@ def show(advice: Advice, console: Console) -> None:
 
 
 def _rows(advice: Advice) -> Iterator[tuple[str, str]]:
-    best, second = advice.best, advice.runner_up
-    yield "do this", f"train with {advice.words}."
+    best, second, several = advice.best, advice.runner_up, ", ".join(advice.choices)
+    if len(advice.choices) == 1:
+        yield "do this", f"train with {advice.words}."
+    else:
+        yield "do this", f'tune {several}, as method = "auto" does, and take the best of them.'
+        yield "expected", f"{advice.words}."
     if second is not None:
         yield "runner-up", f"{second.method}: {second.words}."
     yield "why", _why(advice)

@@ -38,7 +38,7 @@ Rounds = Annotated[int, at_least(1)]
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):
     """Trains a network across clients with one method, or with the one that is advised for its labels
-    (``"auto"``, ``method_`` once it is fitted); scikit-learn's conventions hold.
+    (``"auto"``; ``method_`` is what it became); scikit-learn's conventions hold.
 
     ``fit(X, y, clients=ids)`` takes one client id for each row. Without them the rows are dealt to simulated
     clients by ``partition``, such as ``"dirichlet(clients=30, alpha=0.1)"``; None: ten equal random shares.
@@ -108,7 +108,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         )
         advice = advice_for(task, wish)
         if len(advice.choices) > 1:
-            raise UserError(several(advice))
+            raise UserError(f"{several(advice)}: search over 'method' with GridSearchCV")
         return read_method(advice.best.method)
 
     def _dealt(self, data: Dataset, method: Method, seed: int) -> Federation:

@@ -59,30 +59,30 @@ def advice_for(task: Task, wish: Wish) -> Advice:
     return advise(counts, task.cohort_size, one_model=wish.one_model, epsilon=epsilon)
 
 
-def settle(entries: Sequence[Any], task: Task) -> tuple[list[Any], list[str]]:
-    """The entries with a method in place of each ``auto``, or with those to tune, unless they are listed
-    anyway; and notes on that."""
+def settle(entries: Sequence[Any], task: Task) -> tuple[list[Any], tuple[str, ...], list[str]]:
+    """The entries with a method in place of each ``auto``, unless it is listed anyway; where advice leaves
+    the choice to tuning, with all that are to be tuned, and their names; and notes on that."""
     others = [entry for entry in entries if wish_of(entry) is None]
     named = {str(method) for method in read_methods(others)} if others else set[str]()
-    settled, notes = list[Any](), list[str]()
+    settled, undecided, notes = list[Any](), list[str](), list[str]()
     for entry in entries:
         wish = wish_of(entry)
         if wish is None:
             settled.append(entry)
             continue
         advice = advice_for(task, wish)
-        single = len(advice.choices) == 1
+        new = [method for method in advice.choices if method not in named]
         own = {key: entry[key] for key in KEPT if key in entry} if isinstance(entry, Mapping) else {}
-        own = own if single else {key: value for key, value in own.items() if key != "label"}
-        settled += [{**own, "name": method} for method in advice.choices if method not in named]
-        named |= {*advice.choices}
-        notes.append(f"auto is {advice.words}" if single else several(advice))
-    return settled, notes
+        if len(advice.choices) > 1:
+            own.pop("label", None)
+            undecided += new
+        settled += [{**own, "name": method} for method in new]
+        named |= {*new}
+        notes.append(f"auto is {advice.words}" if len(advice.choices) == 1 else several(advice))
+    return settled, tuple(undecided), notes
 
 
 def several(advice: Advice) -> str:
     """Why it is not one method."""
-    return (
-        f"auto is {', '.join(advice.choices)}: label counts do not tell which of them is best here, so let "
-        "'fedcohort tune' find out on held-out rows"
-    )
+    names = ", ".join(advice.choices)
+    return f"auto is one of {names}: label counts do not tell which is best here, tuning does"

@@ -71,6 +71,7 @@ class Experiment:
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
+    undecided: tuple[str, ...] = field(default=(), compare=False)  # titles of methods, one of which is "auto"
 
     @classmethod
     def read(cls, path: str | Path, overrides: Iterable[str] = (), clients_here: bool = True) -> "Experiment":
@@ -152,9 +153,9 @@ class Experiment:
         if elsewhere:
             refuse_auto(table)
         probe = cls.of({**table, "method": "fedavg"}, name)
-        methods, notes = settle(listed(table["method"]), probe.task(probe.seeds[0]))
+        methods, undecided, notes = settle(listed(table["method"]), probe.task(probe.seeds[0]))
         settled = cls.of({**table, "method": methods}, name)
-        return dataclasses.replace(settled, notes=(*notes, *settled.notes))
+        return dataclasses.replace(settled, undecided=undecided, notes=(*notes, *settled.notes))
 
     def tracked(self, texts: Iterable[str]) -> "Experiment":
         """The same experiment with further trackers, written like ``mlflow(experiment='hearts')``."""
