@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from fedcohort.advice.evidence import EXACT, FEATURES, features_of
+from fedcohort.core.method import Method
 from fedcohort.data import Dataset, load
 from fedcohort.data.scaling import merged, moments, scaled
 from fedcohort.data.sources.memory import keep
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.presets import read_method
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.run import run
@@ -127,7 +127,12 @@ def jobs(found: Sequence[Case], methods: Sequence[str]) -> Iterator[tuple[Any, .
 
 def recorded_by(case: tuple[Any, ...], method: str) -> tuple[Any, ...]:
     """The case by which a method's run is kept: noise on what it does not look at changes nothing."""
-    return tuple(case) if "counts" in read_method(method).uses else (*case[:-1], EXACT)
+    return tuple(case) if _looks_at_counts(method) else (*case[:-1], EXACT)
+
+
+@cache
+def _looks_at_counts(method: str) -> bool:
+    return "counts" in Method.parse(method).uses
 
 
 @cache
