@@ -7,6 +7,7 @@ import click
 import typer
 
 from fedcohort import __version__
+from fedcohort.cli.advise import advise
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
@@ -36,8 +37,9 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-COMMANDS = demo, run, tune, diagnose, report, table, replicate, assign, drift, watch, serve, bench, methods
-for command in COMMANDS:
+TRAINING = demo, run, tune, replicate
+LOOKING = diagnose, advise, report, table, assign, drift, watch, serve, bench, methods
+for command in (*TRAINING, *LOOKING):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)
