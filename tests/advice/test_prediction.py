@@ -119,6 +119,10 @@ def test_a_method_that_may_be_worse_is_not_called_better() -> None:
         sure.words
         == "scaffold: +5.0 points of accuracy over fedavg (+5.0 to +5.0 on 80% of such federations)"
     )
+    gains = ({"scaffold": gain, "fedprox": 0.01} for gain in (-0.1, 0.9, 0.3))
+    mixed = advise(EVEN, 2, evidence=table(*zip((0.0, 0.1, 0.2), gains, strict=True)))
+    assert mixed.words.startswith("scaffold: ")
+    assert mixed.words.endswith("; it may be worse, too")  # fedprox never was
     nothing = advise(EVEN, 2, evidence=table(*((skew, {"scaffold": 0.0}) for skew in (0.0, 0.1, 0.2))))
     assert nothing.words.startswith("fedavg: nothing else did better")
 

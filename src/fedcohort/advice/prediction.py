@@ -83,7 +83,9 @@ class Advice:
         """What to do and what to expect of it."""
         if self.best.method == BASE:
             return f"{BASE}: nothing else did better on federations like this one"
-        doubt = "" if self.best.sure else f"; no method is surely better than {BASE} here"
+        nobody = not any(each.sure for each in self.ranking)
+        doubt = f"; no method is surely better than {BASE} here" if nobody else "; it may be worse, too"
+        doubt = "" if self.best.sure else doubt
         return f"{self.best.method}: {self.best.words}{doubt}"
 
     def to_dict(self) -> dict[str, Any]:
