@@ -10,6 +10,7 @@ from fedcohort import __version__
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
+from fedcohort.cli.export import export, predict
 from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
@@ -35,7 +36,8 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (demo, run, tune, diagnose, report, table, assign, drift, watch, serve, bench, methods):
+LOOK = (report, table, assign, drift, watch, serve)
+for command in (demo, run, tune, diagnose, *LOOK, export, predict, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fedcohort.data.locate import Places, user_path
 from fedcohort.data.unpack import is_gzipped, read_bytes
 from fedcohort.util.errors import UserError
 from fedcohort.util.memory_limit import refuse_beyond
-from fedcohort.util.settings import nearest
+from fedcohort.util.settings import between, nearest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -256,8 +256,9 @@ def _nearly_numbers(column: "pl.Series") -> bool:
     return bool(numbers.sum() >= NEARLY_ALL * (len(column) - column.null_count()))
 
 
-def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
-    """Of a column of numbers, tell the first cell that is none."""
+def refuse_word(frame: "pl.DataFrame", name: str, cure: str = "") -> NoReturn:
+    """Of a column of numbers, tell the first cell that is none; unless ``cure`` is given, that of a table to
+    train on."""
     import polars as pl
 
     words = frame[name].alias(PLAIN).cast(pl.String)
@@ -265,13 +266,11 @@ def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
     at = int(is_word.arg_true()[0])
     word, file = words[at], frame[FILE][at]
     row = int((frame[FILE][: at + 1] == file).sum())
-    cure = f"correct it, add '{word}' to 'empty'"
+    first = f"correct it, add '{word}' to 'empty'"
     if re.match(COMMA, word):
-        cure = "write numbers with a point instead of the comma"
-    raise UserError(
-        f"column '{name}' holds numbers, but '{word}' in row {row} of {file}: {cure}, "
-        "or add the column to 'categorical'"
-    )
+        first = "write numbers with a point instead of the comma"
+    cure = cure or f"{first}, or add the column to 'categorical'"
+    raise UserError(f"column '{name}' holds numbers, but '{word}' in row {row} of {file}: {cure}")
 
 
 def label_column(frame: "pl.DataFrame", name: str) -> np.ndarray:
@@ -302,7 +301,7 @@ class Column:
 
     name: str
     levels: tuple[str, ...] | None = None  # categories; None for numbers and texts
-    text_width: int = 0
+    text_width: Annotated[int, between(0, 2**16)] = 0
     fill: bool = False  # a number may be missing: NaN, until the data are scaled
 
     @property
@@ -323,7 +322,7 @@ class Column:
             return (words[:, None] == np.array(self.levels)[None]).astype(np.float32)
         numbers = as_numbers(column)
         if numbers is None:
-            _refuse_word(frame, self.name)
+            refuse_word(frame, self.name)
         self._refuse_odd(numbers)
         return numbers.astype(np.float32)[:, None]
 
@@ -396,7 +395,7 @@ def learn_column(
     numbers = None if name in categorical else as_numbers(frame[name])
     if numbers is None:
         if name not in categorical and _nearly_numbers(frame[name]):
-            _refuse_word(frame, name)
+            refuse_word(frame, name)
         levels = tuple(np.unique(as_names(frame[name])).tolist())
         if len(levels) > LEVELS:
             raise UserError(
