@@ -168,7 +168,7 @@ def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     return replace(dataset, provenance={**dataset.provenance, "source": "memory"})
 
 
-def as_polars(frame: Any, empty: Sequence[str]) -> "pl.DataFrame":
+def as_polars(frame: Any, empty: Sequence[str], blank: bool = False) -> "pl.DataFrame":
     """The same table for Polars, column by column: what else it would need to read pandas may be missing."""
     import polars as pl
 
@@ -178,7 +178,7 @@ def as_polars(frame: Any, empty: Sequence[str]) -> "pl.DataFrame":
         if not frame.columns.is_unique:
             raise UserError("two columns of the frame have the same name: rename one")
         frame = pl.DataFrame({str(name): _cells(frame[name]) for name in frame.columns}, strict=False)
-    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made")
+    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made", blank)
 
 
 def _cells(column: Any) -> Any:

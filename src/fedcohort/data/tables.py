@@ -38,36 +38,42 @@ EMPTY_FILE = "check it, or move it out of the folder if the other files are enou
 
 
 def read_table(
-    path: str, where: Places, header: bool, separator: str, empty: Sequence[str] = ()
+    path: str, where: Places, header: bool, separator: str, empty: Sequence[str] = (), blank: bool = False
 ) -> "pl.DataFrame":
     """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name.
 
-    Columns are those of the first file, in its order. Cells that hold a word of ``empty`` are empty.
+    Columns are those of the first file, in its order. Cells that hold a word of ``empty`` are empty; lines of
+    such cells alone are no rows, unless ``blank``.
     """
     import polars as pl
 
     frames: list[pl.DataFrame] = []
     for file in _files(path, where):
         name = Path(file.name.removesuffix(".gz")).stem
-        named = usable(_read_one(file, header, separator), name, empty, f"{file} holds no rows: {EMPTY_FILE}")
+        otherwise = f"{file} holds no rows: {EMPTY_FILE}"
+        named = usable(_read_one(file, header, separator), name, empty, otherwise, blank)
         columns = frames[0].columns if frames else named.columns
         _refuse_other_columns(file, named.columns, columns)
         frames.append(named[columns])
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def usable(frame: "pl.DataFrame", name: str, empty: Sequence[str], otherwise: str) -> "pl.DataFrame":
-    """A table of this name without its empty cells and lines; ``otherwise`` is said if nothing is left."""
+def usable(
+    frame: "pl.DataFrame", name: str, empty: Sequence[str], otherwise: str, blank: bool = False
+) -> "pl.DataFrame":
+    """A table of this name without its empty cells and, unless ``blank``, lines; ``otherwise`` is said if
+    nothing is left."""
     import polars as pl
 
-    frame = cleaned(frame, [*MISSING, *empty])
+    frame = cleaned(frame, [*MISSING, *empty], blank)
     if frame.height == 0 or frame.width == 0:
         raise UserError(otherwise)
     return frame.with_columns(pl.lit(name).alias(FILE))
 
 
-def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
-    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows.
+def cleaned(frame: "pl.DataFrame", missing: Sequence[str], blank: bool = False) -> "pl.DataFrame":
+    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows,
+    unless ``blank``.
 
     Meanwhile columns are numbered: Polars takes names such as ``*`` or ``^a.*$`` for several columns.
     """
@@ -77,7 +83,7 @@ def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
     frame = frame.rename(dict(zip(names, map(str, range(len(names))), strict=True)))
     trimmed = frame.with_columns(words.str.strip_chars())
     cells = trimmed.with_columns(pl.when(~words.is_in(list(missing))).then(words).name.keep())
-    cells = cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells = cells if blank else cells.filter(~pl.all_horizontal(pl.all().is_null()))
     cells.columns = names
     return cells
 

@@ -28,6 +28,7 @@ from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
 from fedcohort.util.settings import build, nearest
+from fedcohort.util.user_code import resume_command
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,9 @@ def _preparation(
     """How rows are read, and the examples in ``rows`` if the scale is theirs."""
     path = run.directory / PREPARATION
     kept = path.exists()
+    if not kept and not run.about.elsewhere:
+        resume = resume_command(run.directory, run.settings.table)
+        raise UserError(f"{run.directory} does not say how its rows are read: '{resume}' adds it")
     if kept:
         preparation = Preparation.read(path)
     elif rows is not None and job.experiment.data["source"] == "table":

@@ -23,6 +23,7 @@ from fedcohort.core.round.merge import plan_of
 from fedcohort.core.schema import answers_of
 from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
+from fedcohort.data.scaling import Rule
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER, ClientStore
@@ -311,7 +312,7 @@ class Handler:
     def _keep(self, model: Memory, kept: Recall | None, payload: Payload) -> None:
         """The model that serves this client stays here, ready for use."""
         data, settings = self.task.data, {key: value for key, value in self.model.items() if key != "name"}
-        rule = self.reading.get("scale", "federated")
+        rule: Rule = self.reading.get("scale", "federated")
         rule = "client" if rule == "federated" and data.scale is None else rule
         preparation, scaling = preparation_of(data, rule), None
         if not data.vocabulary:

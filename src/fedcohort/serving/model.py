@@ -179,8 +179,9 @@ def _scaling(facts: Any, architecture: Architecture) -> FilledScale | None:
         raise ValueError("a scale of token ids, or none of numbers")
     if facts is None:
         return None
-    scale = Scale.read(facts, architecture.shape[0])
-    return FilledScale(*scale, Scale.read({**facts, "mean": facts.get("fill")}, architecture.shape[0]).mean)
+    width = architecture.shape[:1]  # none: of nothing
+    scale = Scale.read(facts, *width)
+    return FilledScale(*scale, Scale.read({**facts, "mean": facts.get("fill")}, *width).mean)
 
 
 def _fill(network: nn.Module, path: Path, digest: str) -> None:

@@ -26,7 +26,7 @@ def read_rows(path: Path, preparation: Preparation) -> "pl.DataFrame | np.ndarra
         if path.suffix == ".npz":
             raise UserError(f"the model reads columns, not arrays: give a table with {_listed(preparation)}")
         how = preparation.header, preparation.separator, preparation.empty
-        return read_table(str(path), Places.of(), *how)
+        return _to_the_last(read_table(str(path), Places.of(), *how, blank=True))
     arrays = read_arrays(Places.of().file(str(path)))
     if ARRAY not in arrays and len(arrays) != 1:
         held = ", ".join(arrays) or "nothing"
@@ -39,7 +39,7 @@ def as_rows(data: Any, preparation: Preparation) -> "pl.DataFrame | np.ndarray":
     if not preparation.reads:
         return as_array(data)
     if is_frame(data):
-        return data if FILE in data.columns else as_polars(data, preparation.empty)
+        return data if FILE in data.columns else as_polars(data, preparation.empty, blank=True)
     if preparation.words and isinstance(data, list | tuple) and all(isinstance(each, str) for each in data):
         import polars as pl
 
@@ -79,6 +79,12 @@ def check_rows(rows: "pl.DataFrame | np.ndarray", preparation: Preparation) -> N
                     RuntimeWarning,
                     stacklevel=4,
                 )
+
+
+def _to_the_last(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Without the blank lines that files end with; others stay, or answers would stand beside other rows."""
+    said = [cells.is_not_null().to_numpy() for cells in frame.get_columns() if cells.name != FILE]
+    return frame[: int(np.any(said, axis=0).nonzero()[0].max(initial=-1)) + 1]
 
 
 def _listed(preparation: Preparation) -> str:
