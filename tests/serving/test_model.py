@@ -238,7 +238,7 @@ def test_somebodys_code_runs_only_if_it_is_allowed(folder: Path) -> None:
     with pytest.raises(UserError, match="unknown model"):
         load_model(folder, allow=["../../networks/mlp"])
     forged(folder, lambda facts: facts["architecture"].update(name="support.networks:normed", settings={}))
-    with pytest.raises(UserError, match="--allow support.networks:normed"):
+    with pytest.raises(UserError, match=r"--allow support\.networks:normed"):
         load_model(folder)
     with pytest.raises(UserError, match="another network"):
         load_model(folder, allow=["support.networks:normed"])

@@ -77,11 +77,13 @@ def finished(experiment: Experiment, out: Path) -> FinishedRun:
 
 def raw_rows(experiment: Experiment) -> Any:
     """All rows of the file in the order in which the source gives them."""
-    data = experiment.data
+    data, dataset = experiment.data, experiment.dataset
     if data["source"] == "npz":
         return np.load(data["path"])["x"]
+    if data["source"] not in ("table", "text"):
+        return dataset.x.numpy()
     frame = read_table(data["path"], Places.of(), True, ",")
-    columns = [data["text"]] if data["source"] == "text" else ["dose", "age", "sex", "note"]
+    columns = dataset.provenance["preparation"].reads
     return frame[row_order(frame, *columns, data["label"], data["client"])]
 
 

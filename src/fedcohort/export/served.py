@@ -103,7 +103,7 @@ def _weights(
         )
     if whose.client is not None:
         place = _place(whose.client, task.federation.clients)
-        model, members = next((model, members) for model, members in models if place in members)
+        model = next(model for model, members in models if place in members)
         weights = Weights(model["params"], model["buffers"])
         return batchnorm.worn(weights, None if kept is None else kept(place)), (place,)
     alone = job.method.silent or kept is not None

@@ -273,7 +273,10 @@ class Handler:
         engine, facts = self.present(payload), payload.facts
         model = self._served(engine, payload)
         kept = self._kept(engine, payload)
-        self._keep(model, kept, payload)
+        try:
+            self._keep(model, kept, payload)
+        except Exception:  # somebody's own network, or a full disk: the run goes on without
+            log.exception("the model that serves this client cannot be kept for use")
         told, tensors = self._scores(engine, model, kept)
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])

@@ -58,7 +58,8 @@ class Architecture:
             return self, model.module_with(weights)
         merged = replace(self, encoders=len(encoders), last=last_layer(model)[0])
         network = merged._merged([model.module_with(each) for each in encoders], classes)
-        nn.utils.vector_to_parameters(weights.params, network.head.parameters())  # type: ignore[union-attr]
+        width = len(encoders) * last_layer(model)[1].in_features
+        network.head = flat_model("logistic", (width,), classes).module_with(weights)
         return merged, network.eval()
 
     def empty(self, classes: int, net: nn.Module | None = None) -> nn.Module:
