@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers bench-scale crosscheck docs examples studies clean
+.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers bench-scale bench-all crosscheck docs examples studies clean
 
 install: $(READY)
 
@@ -42,6 +42,12 @@ bench-peers: $(READY)
 
 bench-scale: $(READY)
 	@$(BIN)/python -m benchmarks.run_scale $(ARGS)
+
+# Everything in benchmarks/RESULTS.md, on a machine with nothing else to do (about an hour)
+bench-all: bench-peers bench-scale
+	@$(BIN)/python -m benchmarks.against 78869d2
+	@$(BIN)/python -m benchmarks.ray_overhead
+	@$(BIN)/python -m benchmarks.tables
 
 crosscheck: $(READY)
 	@$(BIN)/python -m crosschecks.run

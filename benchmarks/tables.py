@@ -1,6 +1,7 @@
 """RESULTS.md from results.json; ``python -m benchmarks.tables`` writes it again without measuring."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -17,6 +18,7 @@ TARGETS = {  # how many times as fast as each peer fedcohort wants to be, and it
     "C": ({"pfl": 8, "flower": 40, "fedjax": 6, "bare": 7}, 0.6),
 }
 WHOLE_COMMAND = {"C": ("flower", 10)}  # the same for the whole command, start-up included
+PAGES = ("AGAINST.md", "RAY.md")  # that other measurements write
 LEAST = 0.01  # allowed to the others even where the order of examples hardly matters
 Results = dict[str, Any]
 
@@ -38,8 +40,8 @@ it uses one. Flower and FedJAX always use all. fedcohort ran its engine `{engine
 """
 
 
-def render(results: Results, own: Results | None = None) -> str:
-    """The whole report; ``own`` are the jobs that only fedcohort runs."""
+def render(results: Results, own: Results | None = None, pages: Iterable[str] = ()) -> str:
+    """The whole report; ``own`` are the jobs that only fedcohort runs, ``pages`` become its chapters."""
     loads = [entry["load"] for entry in results["passes"]] or [0.0]
     head = INTRODUCTION.format(
         **results["machine"],
@@ -50,6 +52,7 @@ def render(results: Results, own: Results | None = None) -> str:
     )
     jobs = [text for job in results["jobs"] for text in _job(results, job)]
     jobs += [*papers_section(own or {}), *scale_section(own or {})]
+    jobs += [re.sub("^#", "##", page, flags=re.M) for page in pages]
     return "\n".join([head, *jobs, *_failures(results), *_versions(results)]) + "\n"
 
 
@@ -239,7 +242,8 @@ def table(titles: list[str], rows: list[list[str]]) -> list[str]:
 def write_report(folder: Path) -> None:
     """From the measurements that the folder holds."""
     results, own = (json.loads(path.read_text()) if path.exists() else {} for path in _measured(folder))
-    (folder / "RESULTS.md").write_text(render(results, own.get("jobs")))
+    pages = [(folder / name).read_text() for name in PAGES if (folder / name).exists()]
+    (folder / "RESULTS.md").write_text(render(results, own.get("jobs"), pages))
 
 
 def _measured(folder: Path) -> tuple[Path, Path]:

@@ -144,7 +144,8 @@ def _results(**accuracy: float) -> dict[str, Any]:
 
 def test_ratios_are_taken_within_a_pass() -> None:
     """200/100 and 1200/400; the third pass has no partner and does not count."""
-    text = tables.render(_results(fedcohort=0.99, bare=0.98))
+    text = tables.render(_results(fedcohort=0.99, bare=0.98), pages=["# Further\n\n## Measured\n"])
+    assert "\n## Further\n\n### Measured\n" in text
     assert "| bare | 1200 [200 to 9999] | 2.50 [2.00 to 3.00] |" in text
     assert "flower: cannot be installed: no wheel" in text
 

@@ -47,6 +47,7 @@ LOOKS: dict[str, tuple[str, ...]] = {
     "watch": ("watch", "{home}", "--once"),
     "assign": ("assign", "{run}", "--counts", "counts.csv"),
     "drift": ("drift", "counts.csv", "counts.csv", "--run", "{run}"),
+    "table": ("table", "{home}", "--over", "last:2", "--against", "scaffold"),
     "resume": ("run", "--resume", "{home}", "--quiet"),
     "resume a run": ("run", "--resume", "{run}", "--json"),
 }

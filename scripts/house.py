@@ -14,7 +14,7 @@ FLOORS = (
     ("api",),
     ("methods", "engines", "presets"),
     ("runs",),
-    ("diagnosis",),
+    ("diagnosis", "replication"),
     ("report", "export"),
     ("flower", "testing"),
     ("cli", "python", "bench"),

@@ -5,6 +5,7 @@ README.md and CONTRIBUTING.md, examples and studies with their output, each meth
 and the reference of commands and Python names, which is what the code says about itself.
 """
 
+import importlib
 import inspect
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 import typer
+from house import imported
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -143,13 +145,26 @@ def api_page() -> str:
 
 
 def reference(head: list[str], module: Any, prefix: str) -> str:
+    homes = {full.rpartition(".")[2]: full.rpartition(".")[0] for _, full in imported(Path(module.__file__))}
     sections = head
     for name in module.__all__:
-        thing: Any = getattr(module, name)
-        shown = f"```text\n{prefix}{name}{signature(thing)}\n```" if callable(thing) else ""
-        sections += [f"## {name}", shown, prose(thing) if callable(thing) else "", members(thing)]
-        sections.append(f"*{getattr(thing, '__module__', type(thing).__name__)}*")
+        thing, home = getattr(module, name), homes.get(name, module.__name__)
+        if inspect.isroutine(thing) or getattr(thing, "__name__", "").rpartition(".")[2] == name:
+            call = signature(thing)
+            shown = "" if inspect.ismodule(thing) else f"```text\n{prefix}{name}{call}\n```"
+            sections += [f"## {name}", shown, prose(thing), members(thing)]
+        else:  # another name for a type, or a number
+            sections += [f"## {name}", *constant(name, home)]
+        sections.append(f"*{home}*")
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def constant(name: str, home: str) -> tuple[str, str]:
+    """What a module says a name is, and the comment behind it."""
+    source = inspect.getsource(importlib.import_module(home))
+    found = re.search(rf"^({name} = .*?)(?:  # (.*))?$", source, re.MULTILINE)
+    assert found is not None, name
+    return f"```text\n{found[1]}\n```", prose(found[2] or "")
 
 
 def signature(thing: Any) -> str:
@@ -178,9 +193,10 @@ def members(thing: Any) -> str:
 
 
 def prose(thing: Any) -> str:
-    """A docstring as Markdown."""
+    """A docstring, or a comment, as Markdown."""
+    said = thing if isinstance(thing, str) else inspect.getdoc(thing) or ""
     roles = re.compile(r":\w+:`~?([^`]*)`|``([^`]*)``")
-    return roles.sub(lambda found: f"`{found[1] or found[2]}`", inspect.getdoc(thing) or "")
+    return roles.sub(lambda found: f"`{found[1] or found[2]}`", said)
 
 
 def cell(text: str) -> str:

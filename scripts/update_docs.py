@@ -301,7 +301,7 @@ What makes each table and figure of the five papers whose comparisons are
 [presets](experiment-file.md#presets). Names are short: under `fedentopt`, the conditions `cifar10/vgg11` are
 `conditions = "fedentopt/cifar10/vgg11"`, and the method `fedprox` is `"fedentopt/fedprox"`. Parts in braces
 are a choice, and one that may be empty ends with a comma. Settings are the papers'; whether the numbers are
-too is not said here: most of these runs take days on a large machine."""
+too is what [papers made again](replicate.md) is about: most of these runs take days on a large machine."""
 
 
 def condition_names(entry: Shown) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from fedcohort.cli.progress import Silent
 from fedcohort.runs.comparison import compare
+from fedcohort.runs.recorder import read_table
 from fedcohort.serving.model import load_model
 from support import REPOSITORY
 from support.cli_calls import Answer, Cli
@@ -131,6 +132,17 @@ def test_groups_and_newcomers(here: Path, cli: Cli) -> None:
     assert (here / "m/model.safetensors").read_bytes() == (here / "n/model.safetensors").read_bytes()
     pl.DataFrame([{"client": "new", **counts}, {"client": "newer", **counts}]).write_csv("counts.csv")
     refused(cli("export", run, "--out", "o", "--newcomer", "counts.csv"), "tells of 2 newcomers")
+
+
+def test_a_card_tells_of_those_whom_it_serves(table: Path, here: Path, cli: Cli) -> None:
+    """The accuracy of one client, by its own test samples."""
+    own = [row for row in read_table(table / "table.csv") if row.scope == "personal" and row.client == "s1"]
+    numbers = {row.metric: row.value for row in own}
+    told = cli("export", str(table), "--out", "model", "--client", "s1").out
+    assert told == "model: the model for client s1\n"
+    card = (here / "model/README.md").read_text()
+    size, right = int(numbers["test_size"]), numbers["accuracy"]
+    assert f"on the {size} test samples of the client that it serves: {right:.1%} (95 % interval" in card
 
 
 def test_mistakes_are_one_sentence(table: Path, here: Path, cli: Cli) -> None:

@@ -35,6 +35,21 @@ def rows_of(split: Split) -> set[int]:
     return set(split.index.tolist())
 
 
+@pytest.mark.parametrize("test", [0, 200])
+def test_a_share_of_the_data_leaves_clients_and_their_labels_as_they_are(test: int) -> None:
+    """Of an official test set, too; nobody is left without a row, and a run of another seed has others."""
+    deal, data = partitioner("dirichlet", clients=6, alpha=0.3), blobs(2000, test)
+    whole, part = (federate(data, deal, SplitPlan(share=share), seed=3) for share in (1.0, 0.1))
+    for large, small in ((whole.train, part.train), (whole.test, part.test)):
+        assert len(small.index) == pytest.approx(0.1 * len(large.index), abs=6)
+    skew, kept = (each.counts / each.counts.sum(1, keepdim=True) for each in (whole, part))
+    assert (skew - kept).abs().max() < 0.1
+    assert part.sizes[0].min() > 0
+    assert federate(data, deal, SplitPlan(share=1e-9), seed=3).train.sizes.sum() <= 6
+    with pytest.raises(UserError, match="must be above 0"):
+        federate(data, deal, SplitPlan(share=0.0))
+
+
 def test_split_holds_clients_as_slices() -> None:
     x, y = torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
     split = Split.of(x, y, [np.array([0, 3]), np.array([], dtype=int), np.array([5, 1, 2])])

@@ -111,6 +111,25 @@ def test_a_machine_that_is_lost_at_any_moment_costs_nothing(text, calls, in_proc
     assert not weak.alive
 
 
+@pytest.mark.parametrize("text", ["fedavg", "median"])
+def test_two_machines_that_are_lost_in_one_round_cost_nothing(text, in_process, monkeypatch):
+    """One while it trains; the other, which has trained, when it is given clients of the first."""
+    method, task = Method.parse(text), tiny_task(cohort=8)
+    whole = play(method, task, 3, engine=engine_on(task, 3))[0]
+    cluster = OwnCluster(3)
+    other, weak, _ = (machine.actor for machine in cluster.machines)
+    answer = Call.__call__
+
+    def until_then(call):
+        weak.alive &= call.method != "ask"  # to train, the first time
+        other.alive &= weak.alive or call.method != "take"
+        return answer(call)
+
+    monkeypatch.setattr(Call, "__call__", until_then)
+    assert_same(play(method, task, 3, engine=RayEngine(task, cluster))[0], whole, f"{method}, two lost")
+    assert len(cluster.machines) == 1
+
+
 def test_a_round_costs_a_model_a_machine_not_one_a_client(in_process):
     """64 clients on two machines: down a model each, up a sum each, and a little for each client."""
     task = Task.of(many_clients(), "mlp", {"widths": [3000]}, local=Local(lr=0.1, steps=1), cohort=64)

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcohort.cli.progress import Silent
 from fedcohort.export.served import Whose, served_model
+from fedcohort.runs.comparison import resume
 from fedcohort.serving.model import load_model
 from fedcohort.util.errors import UserError
 from support.model_runs import answered_by_run, asked, finished, raw_rows
@@ -92,6 +94,14 @@ def test_whose_model_it_is(tmp_path: Path) -> None:
     assert not np.allclose(other, mine)
 
 
+def test_a_group_s_model_is_the_one_that_serves(tmp_path: Path) -> None:
+    """FedDyn trains another one than it serves."""
+    experiment = asked("npz", tmp_path, "feddyn")
+    model = served_model(finished(experiment, tmp_path / "runs"), Whose()).model
+    for known in answered_by_run(experiment):
+        np.testing.assert_allclose(model.predict_proba(known.rows), known.answers, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "changes", [{"method": "local_only"}, {"method": "fedavg", "local": {"bn": "local"}}]
 )
@@ -108,6 +118,8 @@ def test_a_run_of_before_says_what_adds_what_is_missing(tmp_path: Path) -> None:
     (run.directory / "preparation.json").unlink()
     with pytest.raises(UserError, match="run --resume"):
         served_model(run, Whose())
+    resume(run.directory, Silent())
+    assert served_model(run, Whose()).model.preparation.reads == ("age", "dose", "sex", "note")
 
 
 def test_what_makes_examples_is_for_the_owner_of_a_run_alone(tmp_path: Path) -> None:

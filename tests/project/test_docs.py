@@ -1,6 +1,8 @@
 """Every method's file says what its page needs, and the pages are what scripts/update_docs.py would write."""
 
+import re
 import runpy
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,22 @@ def test_the_committed_pages_are_what_the_source_says():
     old = [path.name for path, text in pages if not path.exists() or path.read_text() != text]
     assert not old, f"run .venv/bin/python scripts/update_docs.py: {old} are not what the source says"
     assert not docs["stale"]()
+
+
+PAGES = [
+    *REPOSITORY.glob("*.md"),
+    *(REPOSITORY / "docs").glob("*.md"),
+    *(REPOSITORY / "benchmarks").glob("*.md"),
+]
+ELSEWHERE = {"tests/methods/test_fedrare.py", "app/README.md"}  # in walk-throughs and in what they make
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path):
+    named = set(re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md|json|toml))`", page.read_text()))
+    roots = (REPOSITORY, REPOSITORY / "src/fedcohort", page.parent)
+    gone = {name for name in named - ELSEWHERE if not any((root / name).exists() for root in roots)}
+    assert gone == set()
 
 
 def test_every_method_is_reached_from_the_readme():

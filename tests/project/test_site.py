@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import site_pages
 
 import fedcohort
+import fedcohort.api
 from fedcohort.core.method import METHODS
 from support import REPOSITORY
 
@@ -74,6 +76,18 @@ def test_the_reference_names_every_command_and_every_python_name(site: Path) -> 
         assert f'id="fedcohort-{command.replace(" ", "-")}"' in commands
     for name in fedcohort.__all__:
         assert f"fc.{name}" in python
+
+
+@pytest.mark.parametrize("module", ["python", "api"])
+def test_the_reference_says_something_of_every_name(module: str) -> None:
+    """Beside its heading, how it is written, and where it lives."""
+    page = {"python": site_pages.python_page, "api": site_pages.api_page}[module]()
+    names = {"python": fedcohort, "api": fedcohort.api}[module].__all__
+    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(sections) == names
+    shown = re.compile(r"```.*?```|^\*[\w.]+\*$", re.MULTILINE | re.DOTALL)
+    said = {name: shown.sub("", text) for name, text in sections.items()}
+    assert [name for name, text in said.items() if not text.strip()] == []
 
 
 def test_links_out_of_the_docs_are_pages_or_plain_text(site: Path) -> None:

@@ -145,6 +145,15 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         pass
 
 
+def test_a_ray_that_cannot_be_set_up_again_is_one_sentence(monkeypatch):
+    """In a process that has imported it before: that way is not public, and may go with any version."""
+    import ray  # noqa: F401
+
+    monkeypatch.setitem(sys.modules, "ray._raylet", None)
+    with pytest.raises(UserError, match="cannot be set up again: start another process"), connected("auto"):
+        pass
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

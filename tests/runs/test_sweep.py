@@ -117,6 +117,37 @@ def test_a_setting_that_was_not_swept_keeps_its_value_too() -> None:
     assert dict(again.sweep.values)["local.lr"] == (0.05, 0.3, 0.4, 0.5)
 
 
+def test_conditions_of_papers_fill_in_what_the_file_leaves_open(tmp_path: Path) -> None:
+    """Each of them anew; what the file says itself holds under all of them, also after a restart."""
+    table = {
+        "method": ["fedlecc/fedavg"],
+        "rounds": 2,
+        "seeds": [0],
+        "data": {"source": "digits"},
+        "partition": {"clients": 5},
+        "sweep": {"conditions": ["fedlecc/fmnist", "fedlecc/mnist-250", "clust-psi-pfl/fmnist/S=0"]},
+    }
+    asked = Experiment.of({**table, "model": "logistic"})
+    told = [(each.partition.name, each.partition.clients, each.local.lr) for _, each in asked.variants()]
+    dirichlet, similar = ("dirichlet_fedartml", 5, 0.005), ("similarity", 5, 0.001)
+    assert told == [dirichlet, dirichlet, similar]
+    assert [note for note in asked.notes if "alpha is not stated" in note] != []
+    plan, outcomes = home_of(asked, tmp_path)
+    assert [outcome.condition for outcome in outcomes] == [
+        f"conditions={name}" for name in table["sweep"]["conditions"]
+    ]
+    again = reopen(plan.home)
+    assert [job.table for job in again.jobs] == [job.table for job in plan.jobs]
+    assert again.open == 0
+    assert "conditions" not in (outcomes[0].directory / "config.toml").read_text()
+    with pytest.raises(UserError, match="they are swept"):
+        Experiment.of({**table, "conditions": "fedlecc/mnist"})
+    with pytest.raises(UserError, match=r"sweep.conditions: \(1,\) is not a list of text"):
+        Experiment.of({**table, "sweep": {"conditions": [1]}})
+    with pytest.raises(UserError, match="unknown conditions"):
+        Experiment.of({**table, "sweep": {"conditions": ["fedlecc/mnst"]}})
+
+
 @pytest.mark.parametrize("method", ["fedavg", "scaffold+fedgwc(tolerance=10.0, min_group=2)"])
 @pytest.mark.parametrize("first", [2, 3])  # evaluated as it would be anyway, or only because it is the last
 def test_a_longer_run_is_what_it_would_have_been(method: str, first: int, tmp_path: Path) -> None:

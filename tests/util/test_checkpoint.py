@@ -1,6 +1,8 @@
 """Checkpoints survive: a good one is always found, and damage never passes for one."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -120,6 +122,26 @@ def test_a_crash_while_saving_leaves_a_good_one(tmp_path, monkeypatch, stage):
     assert value_in(tmp_path) == 1.0
     write(tmp_path, 3.0)  # and the next save works
     assert value_in(tmp_path) == 3.0
+
+
+class Windows:
+    """Opens no directory."""
+
+    name = "nt"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Path, *how: int) -> int:
+        if path.is_dir():
+            raise PermissionError(f"Permission denied: '{path}'")
+        return os.open(path, *how)
+
+
+def test_windows_opens_no_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "os", Windows())
+    write(tmp_path, 1.0, 2.0)
+    assert value_in(tmp_path) == 2.0
 
 
 @pytest.mark.parametrize("text", ["scaffold", "clust_psi_pfl+fedavgm", "fedgwc(tolerance=0.9, min_group=1)"])

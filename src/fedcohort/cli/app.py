@@ -14,6 +14,7 @@ from fedcohort.cli.export import export, predict
 from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
+from fedcohort.cli.replicate import replicate
 from fedcohort.cli.run import demo, run
 from fedcohort.cli.table import table
 from fedcohort.cli.tune import tune
@@ -36,8 +37,9 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-LOOK = (report, table, assign, drift, watch, serve)
-for command in (demo, run, tune, diagnose, *LOOK, export, predict, bench, methods):
+TRAIN, USE = (demo, run, tune, diagnose), (export, predict)
+LOOK = report, table, replicate, assign, drift, watch, serve
+for command in (*TRAIN, *LOOK, *USE, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

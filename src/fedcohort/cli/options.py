@@ -1,9 +1,14 @@
 """Options that several commands share."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fedcohort.util.errors import UserError
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result and warnings.")]
@@ -22,3 +27,13 @@ Track = Annotated[
     list[str] | None,
     typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable)."),
 ]
+
+
+def seconds_of(text: str | None, option: str) -> float:
+    """A time like 2h; without one, for ever."""
+    if text is None:
+        return float("inf")
+    fits = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
+    if fits is None or float(fits[1]) == 0:
+        raise UserError(f"{option} {text}: write a time like 90s, 30m or 2h")
+    return float(fits[1]) * SECONDS[fits[2]]

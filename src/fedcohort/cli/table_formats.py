@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.runs.cells import Cell
 from fedcohort.runs.conditions import in_words, text
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.standings import nature
-from fedcohort.runs.tabulate import Cell, Tabulated
+from fedcohort.runs.tabulate import Tabulated
 from fedcohort.stats.paired import LEVEL, SEEDS
 from fedcohort.util.names import safe_name
 

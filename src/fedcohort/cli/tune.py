@@ -1,20 +1,18 @@
 """``tune``: the best settings of every method, with the same budget for each."""
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fedcohort.cli.options import AsJson, Out, Quiet
+from fedcohort.cli.options import AsJson, Out, Quiet, seconds_of
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     from fedcohort.runs.tuning import Trial, Tuning
 
 EACH = 9  # trials of a method unless a budget is given
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def tune(
@@ -67,7 +65,7 @@ def tune(
             raise UserError("name an experiment file, or a directory of tuning with --resume")
         asked = Experiment.read(experiment, overrides or [])
         trials = _trials(budget, per_method, limit, len(asked.methods))
-        tuning = begin(asked, out, sampler, trials, _seconds(limit))
+        tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
     torch.set_num_threads(1)
     watcher = watcher_of(len(tuning.searches) * len(tuning.experiment.seeds) * (tuning.trials or 1), quiet)
     try:
@@ -96,15 +94,6 @@ def _trials(budget: int | None, per_method: bool, limit: str | None, methods: in
     if budget < least:
         raise UserError(f"--budget {budget}: every method needs a trial, so give at least {least}")
     return budget if per_method else budget // methods
-
-
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return float("inf")
-    fits = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
-    if fits is None or float(fits[1]) == 0:
-        raise UserError(f"--time {text}: write a time like 90s, 30m or 2h")
-    return float(fits[1]) * SECONDS[fits[2]]
 
 
 def _methods(tuning: "Tuning", done: "list[Trial]") -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.models.flat import Weights
 from fedcohort.util.keyed import generator
 
-Memory = dict[str, Tensor]
+Memory = dict[str, Tensor]  # tensors by name: what a part or a client remembers, or a message holds
 Ids = Tensor  # int64 client numbers
 Clients = Mapping[int, Memory]  # what each client that has trained remembers
 Recall = Callable[[int], Memory]  # what a client remembers

@@ -48,7 +48,7 @@ class Augment:
         return (x - mean) / std
 
     def looks(self, batches: Iterable[int], draw: torch.Generator) -> Tensor:
-        """``[n, 5]`` for all images of batches of these sizes: factors of brightness, contrast and saturation,
+        """``[n, 5]`` for images of batches of these sizes: factors of brightness, contrast and saturation,
         and whether (0 or 1) an image loses its colour and is mirrored."""
         drawn = torch.cat([torch.rand(5, size, generator=draw) for size in batches], 1)
         jitter, flip, colour = drawn.split([3, 1, 1])

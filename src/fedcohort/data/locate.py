@@ -20,7 +20,7 @@ class Place(NamedTuple):
     or_hub: bool = False
 
 
-DataPath = Annotated[str, Place()]
+DataPath = Annotated[str, Place()]  # of a file or folder, as a setting of a data source
 HubPath = Annotated[str, Place(or_hub=True)]
 
 

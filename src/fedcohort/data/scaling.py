@@ -82,17 +82,17 @@ def _blocks(
         yield values, ~values.isnan() & numbers[:, None], whose
 
 
-def merged(told: Moments) -> Scale:
+def merged(moments: Moments) -> Scale:
     """The scale of all rows of all clients together."""
-    count = told.number.sum(0)
-    mean = (told.number * told.mean).sum(0) / count.clamp(min=1)
-    spread = (told.spread + told.number * (told.mean - mean).square()).sum(0)
+    count = moments.number.sum(0)
+    mean = (moments.number * moments.mean).sum(0) / count.clamp(min=1)
+    spread = (moments.spread + moments.number * (moments.mean - mean).square()).sum(0)
     return _scale(count, mean, spread)
 
 
-def each(told: Moments) -> Scale:
+def each(moments: Moments) -> Scale:
     """Every client's own."""
-    return _scale(*told)
+    return _scale(*moments)
 
 
 def _scale(count: Tensor, mean: Tensor, spread: Tensor) -> Scale:
@@ -127,7 +127,7 @@ class Scaling:
 
     rule: str  # "given": by a scale that others made
     numbers: Tensor | None = None
-    told: Moments | None = None
+    moments: Moments | None = None
     scale: Scale | None = None  # one for all clients
 
     @classmethod
@@ -148,13 +148,13 @@ class Scaling:
         self, x: Tensor, owner: np.ndarray, shared: MutableMapping[bytes, Tensor] | None = None
     ) -> Tensor:
         """``x`` scaled, with no gap left; ``shared`` holds what others made of it."""
-        if self.numbers is None or self.told is None:
+        if self.numbers is None or self.moments is None:
             return x
         client = torch.from_numpy(owner)
         if self.rule == "none":
-            return filled(x, self.told.mean, client)
+            return filled(x, self.moments.mean, client)
         if self.scale is None:
-            return scaled(x, each(self.told), self.numbers, client)
+            return scaled(x, each(self.moments), self.numbers, client)
         key = b"".join(value.numpy().tobytes() for value in self.scale)
         out = None if shared is None else shared.get(key)
         if out is None:

@@ -21,7 +21,7 @@ from fedcohort.data.partition._dealing import apportion
 from fedcohort.data.scaling import Rule, Scale, Scaling
 from fedcohort.util import keyed
 from fedcohort.util.errors import UserError
-from fedcohort.util.settings import between, build
+from fedcohort.util.settings import above, at_most, between, build
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class SplitPlan:
     test: Annotated[float, between(0, 0.9)] = 0.2  # share of a client's rows; used by 'pool'
     validation: Annotated[float, between(0, 0.9)] = 0.0  # share of the remaining training rows
     tuning: Annotated[float, between(0, 0.9)] = 0.0  # share of training rows that stand in for the test rows
+    share: Annotated[float, above(0), at_most(1)] = 1.0  # of a client's rows that are used at all
 
     def chosen(self, dataset: Dataset, partition: Partitioner) -> Literal["pool", "mirror"]:
         """The mode for this data set."""
@@ -70,6 +71,11 @@ def federate(
     labels, rng = y.numpy(), keyed.numpy_generator(seed, "split")
     apart = partition.by_owner  # such clients may be elsewhere, where each splits for itself
     test_x, test_y = x, y
+
+    if split.share < 1:  # the clients and their labels stay what they are; a mirrored test set shrinks, too
+        draw = keyed.numpy_generator(seed, "share")
+        kept = ~hold_out(labels[rows], client, clients, 1 - split.share, draw, apart)
+        rows, client = rows[kept], client[kept]
 
     if mode == "pool":
         held = hold_out(labels[rows], client, clients, split.test, rng, apart)
@@ -107,7 +113,7 @@ def federate(
         vocabulary=dataset.vocabulary,
         iid=None if dealt.iid is None else torch.as_tensor(dealt.iid, dtype=torch.bool),
         scale=scaling.scale,
-        moments=scaling.told,
+        moments=scaling.moments,
     )
 
 

@@ -183,8 +183,10 @@ def connected(address: str) -> Iterator[Cluster]:
     before = dict(os.environ)
     os.environ.update(settings)
     try:
+        looked = "ray" in sys.modules
         ray = _imported()
-        _look_again(private is not None)
+        if looked:
+            _look_again(private is not None)
         speak()
         _join(ray, address, private)
         try:
@@ -194,18 +196,23 @@ def connected(address: str) -> Iterator[Cluster]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-        if "ray" in sys.modules and sys.modules["ray"] is not None:
-            _look_again(False)
+        if sys.modules.get("ray") is not None:
+            with suppress(UserError):  # said by whoever connects next
+                _look_again(False)
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
 
 
 def _look_again(alone: bool) -> None:
-    """Ray looks at the environment when it is imported, and that may have been before; ``alone``: it is to
-    listen on the loopback interface only."""
-    from ray._private import ray_constants
-    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
-
+    """Ray looks at the environment when it is imported, and has no public way to look a second time;
+    ``alone``: it is to listen on the loopback interface only."""
+    try:
+        from ray._private import ray_constants
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+    except ImportError:
+        raise UserError(
+            "Ray was imported here before, and this version cannot be set up again: start another process"
+        ) from None
     ray_constants.ENABLE_RAY_CLUSTER = not alone and os.environ.get(SEVERAL) != "0"
     AuthenticationTokenLoader.instance().reset_cache()
     Config.initialize("")

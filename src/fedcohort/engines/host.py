@@ -42,14 +42,14 @@ class Work(NamedTuple):
     merge: tuple[Sequence[Weights], Merge] | None = None
 
 
-class Posted(NamedTuple):
+class ShardOrder(NamedTuple):
     """An order whose message down is one of those that come with it."""
 
     order: Order
     down: int
 
 
-class Told(NamedTuple):
+class ShardAnswer(NamedTuple):
     """An answer whose movement may have stayed where it was made."""
 
     answer: Answer
@@ -76,21 +76,21 @@ class Node:
 
     def train(
         self,
-        asked: Mapping[int, Sequence[Posted]],
+        asked: Mapping[int, Sequence[ShardOrder]],
         downs: Mapping[int, Memory],
         ticket: int,
         objective: Objective,
         number: int,
         over: Sequence[int],
-    ) -> dict[int, list[Told]]:
+    ) -> dict[int, list[ShardAnswer]]:
         """Trains, and keeps movements under the ``ticket`` until it is among those that are ``over``."""
         self.rows = {key: rows for key, rows in self.rows.items() if key[0] not in over}
 
-        def train(shard: int) -> list[Told]:
+        def train(shard: int) -> list[ShardAnswer]:
             first = self.work.shards.bounds[shard]
             orders = [
-                posted.order._replace(client=posted.order.client - first, down=downs[posted.down])
-                for posted in asked[shard]
+                given.order._replace(client=given.order.client - first, down=downs[given.down])
+                for given in asked[shard]
             ]
             mine = {order.client: order.mine for order in orders}
             rows = self.rows[ticket, shard] = []
@@ -102,7 +102,7 @@ class Node:
                     rows.append(delta)  # type: ignore[arg-type]
                     answer = answer._replace(up={k: v for k, v in answer.up.items() if k != "delta"})
                 answer = answer._replace(client=answer.client + first, mine={} if same else answer.mine)
-                told.append(Told(answer, held, same))
+                told.append(ShardAnswer(answer, held, same))
             return told
 
         return self._each(train, asked)

@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from fedcohort.core.round.merge import merged_task
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
 from fedcohort.engines.cluster import Cluster, LostError, Machine, heard
-from fedcohort.engines.host import Kept, Posted, Told, Work
+from fedcohort.engines.host import Kept, ShardAnswer, ShardOrder, Work
 from fedcohort.engines.shards import Shards, Sums, climb, share_out
 from fedcohort.models.flat import Weights
 from fedcohort.util.errors import UserError
@@ -40,10 +40,25 @@ class Ticket:
     """One round of training, as it can be asked for again."""
 
     number: int
-    orders: Mapping[int, Sequence[Posted]]  # of each shard
+    orders: Mapping[int, Sequence[ShardOrder]]  # of each shard
     downs: Sequence[Memory]
     facts: tuple[Objective, int]  # and the round
     where: dict[int, Machine] = field(default_factory=dict)  # who holds the movements of each shard
+
+
+class Question(NamedTuple):
+    """What machines are asked about their shards."""
+
+    what: str  # a method of Node
+    facts: Sequence[Any]
+    models: Sequence[Any] = ()
+    uses: Mapping[int, set[int]] | None = None  # which of the models each shard needs; None: all
+
+    def numbers(self, shards: Iterable[int]) -> list[int]:
+        """Of the models that these shards need."""
+        if self.uses is None:
+            return list(range(len(self.models)))
+        return sorted(set().union(*(self.uses[shard] for shard in shards)))
 
 
 class RayBlock:
@@ -111,9 +126,9 @@ class RayEngine:
         downs: dict[int, tuple[int, Memory]] = {}
         for order in orders:
             downs.setdefault(id(order.down), (len(downs), order.down))
-        posted = [Posted(order._replace(down={}), downs[id(order.down)][0]) for order in orders]
+        given = [ShardOrder(order._replace(down={}), downs[id(order.down)][0]) for order in orders]
         of_shards = self.shards.of_each(torch.tensor([order.client for order in orders], dtype=torch.long))
-        asked = {shard: [posted[place] for place in places] for shard, places in of_shards.items()}
+        asked = {shard: [given[place] for place in places] for shard, places in of_shards.items()}
         messages = [down for _, down in downs.values()]
         ticket = Ticket(next(self.tickets), asked, messages, (objective, number))
         told = self._train(ticket, asked)
@@ -130,14 +145,12 @@ class RayEngine:
             answers[answer.client] = answer._replace(mine=mine)
         return [answers[order.client] for order in orders if order.client in answers]
 
-    def _train(self, ticket: Ticket, shards: Iterable[int]) -> dict[int, list[Told]]:
+    def _train(self, ticket: Ticket, shards: Iterable[int]) -> dict[int, list[ShardAnswer]]:
         over, self.over[:] = list(self.over), []
         asked = {shard: ticket.orders[shard] for shard in shards}
         uses = {shard: {one.down for one in orders} for shard, orders in asked.items()}
         facts = ticket.number, *ticket.facts, over
-        told = _joined(self._ask("train", asked, facts, ticket.downs, uses))
-        ticket.where.update({shard: self.holder[shard] for shard in asked})
-        return told
+        return _joined(self._ask(Question("train", facts, ticket.downs, uses), asked, ticket.where))
 
     def ask_again(self, ticket: Ticket, what: str, asked: Mapping[int, Any]) -> list[Any]:
         """About movements; those that were lost with a machine are made again first."""
@@ -147,7 +160,7 @@ class RayEngine:
             if gone := [shard for shard in left if ticket.where[shard] is not self.holder[shard]]:
                 self._train(ticket, gone)
                 continue
-            done, left = self._try(what, left, (ticket.number,))
+            done, left = self._try(Question(what, (ticket.number,)), left)
             told += done
         return told
 
@@ -169,7 +182,7 @@ class RayEngine:
         models, clients, kept = trial
         places = self.shards.of_each(clients)
         asked = {shard: (clients[own], _kept(kept, clients[own])) for shard, own in places.items()}
-        told = _joined(self._ask(what, asked, facts, models))
+        told = _joined(self._ask(Question(what, facts, models), asked))
         if not told:
             return torch.zeros(0)
         order = torch.cat([places[shard] for shard in asked]).argsort()
@@ -184,44 +197,36 @@ class RayEngine:
                 served[shard].append((number, members[places]))
         uses = {shard: {number for number, _ in own} for shard, own in served.items()}
         asked = {shard: (own, _kept(kept, self.shards.clients(shard))) for shard, own in served.items()}
-        told = _joined(self._ask("score", asked, (), [model for model, _ in models], uses))
+        question = Question("score", (), [model for model, _ in models], uses)
+        told = _joined(self._ask(question, asked))
         size, right, loss, classes = zip(*(told[shard] for shard in sorted(told)), strict=True)
         sizes, rights = zip(*classes, strict=True)
         table = np.concatenate(sizes), np.concatenate(rights)
         return Scores(np.concatenate(size), np.concatenate(right), np.concatenate(loss), table)
 
     def _ask(
-        self,
-        what: str,
-        asked: Mapping[int, Any],
-        facts: Sequence[Any],
-        models: Sequence[Any] = (),
-        uses: Mapping[int, set[int]] | None = None,
+        self, question: Question, asked: Mapping[int, Any], where: dict[int, Machine] | None = None
     ) -> list[Any]:
-        """All machines that hold these shards; what a lost one was asked, others are."""
+        """All machines that hold these shards; what a lost one was asked, others are. ``where`` notes who
+        answered: it may be lost itself before the others have."""
         told: list[Any] = []
-        left, every = dict(asked), set(range(len(models)))
-        uses = uses or dict.fromkeys(asked, every)
-        numbers = [set().union(*(uses[s] for s in shards)) for shards in self._holders(asked).values()]
-        shared = _shared(models, Counter(itertools.chain(*numbers)))
+        left, machines = dict(asked), self._holders(asked).values()
+        needed = Counter(itertools.chain(*(question.numbers(shards) for shards in machines)))
+        question = question._replace(models=_shared(question.models, needed))
         while left:
-            done, left = self._try(what, left, facts, shared, uses)
+            asked, holder = left, dict(self.holder)
+            done, left = self._try(question, asked)
             told += done
+            if where is not None:
+                where |= {shard: holder[shard] for shard in asked if shard not in left}
         return told
 
-    def _try(
-        self,
-        what: str,
-        asked: Mapping[int, Any],
-        facts: Sequence[Any],
-        models: Sequence[Any] = (),
-        uses: Mapping[int, set[int]] | None = None,
-    ) -> tuple[list[Any], dict[int, Any]]:
+    def _try(self, question: Question, asked: Mapping[int, Any]) -> tuple[list[Any], dict[int, Any]]:
         """What was answered, and what has to be asked again because a machine was lost."""
-        calls = {}
+        calls, (what, facts, models, _) = {}, question
         for machine, shards in self._holders(asked).items():
             own = {shard: asked[shard] for shard in shards}
-            numbers = sorted(set().union(*(uses[shard] for shard in shards))) if uses else []
+            numbers = question.numbers(shards)
             sent = [models[number] for number in numbers]
             calls[machine] = machine.actor.ask.remote(self.name, what, own, facts, numbers, *sent), shards
         told: list[Any] = []

@@ -38,7 +38,7 @@ from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
 
-NOT_TOLD = "they are not told (--privacy exact would tell them)"
+WITHHELD = "they are not told (--privacy exact would tell them)"
 LATEST = 2**31  # a round after all others
 
 
@@ -91,7 +91,8 @@ class Handler:
         }
         tensors: dict[str, Memory] = {"summaries": {}}
         if self.method.uses & {"counts", "summary"}:
-            log.info("%s asks for label counts: they are %s", self.method, self.policy.told(self.level))
+            words = self.policy.counts_in_words(self.level)
+            log.info("%s asks for label counts: they are %s", self.method, words)
         if self.level != "withheld":
             if "counts" in self.method.uses:
                 tensors["counts"] = {"counts": self._counts()}
@@ -104,7 +105,7 @@ class Handler:
         """Of each column of the training data, for one scale of all clients. Nothing unless exact tables may
         be told: a column has no bounds, so no noise would hide a sample. Few numbers count as none."""
         exact = self.policy.level(self.task.privacy.counts) == "exact"
-        log.info("the run scales by the means of columns: %s", "they are told" if exact else NOT_TOLD)
+        log.info("the run scales by the means of columns: %s", "they are told" if exact else WITHHELD)
         if not exact:
             return {}
         size, few = self.task.data.client(0).size(), self.policy.min_samples

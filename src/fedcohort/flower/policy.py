@@ -67,9 +67,9 @@ class Policy:
         """For the operator, when the client starts."""
         code = f", code also of {', '.join(self.allow)}" if self.allow else ""
         few = f"nothing told of fewer than {self.min_samples} samples"
-        return f"policy: label counts are {self.told(self.privacy)}, {few}{code}"
+        return f"policy: label counts are {self.counts_in_words(self.privacy)}, {few}{code}"
 
-    def told(self, level: str) -> str:
+    def counts_in_words(self, level: str) -> str:
         """How label counts are told, in words."""
         if level == "noised" and self.epsilon is not None:
             return f"noised (epsilon {self.epsilon:g}, of {self.budget or self.epsilon:g} in all)"

@@ -270,10 +270,10 @@ def _labels(runs: Sequence[Run]) -> dict[str, Labels | str]:
     by_data: dict[str, list[Run]] = {}
     for run in runs:
         by_data.setdefault(run.facts["fingerprint"], []).append(run)
-    return {fingerprint: _told(own) for fingerprint, own in by_data.items()}
+    return {fingerprint: _labels_of(own) for fingerprint, own in by_data.items()}
 
 
-def _told(runs: Sequence[Run]) -> Labels | str:
+def _labels_of(runs: Sequence[Run]) -> Labels | str:
     """As the strictest of these runs, which had the same data, let the server see them."""
     if any(run.about.elsewhere for run in runs):
         return "The clients of these runs and their data were elsewhere, so nothing is said about labels."

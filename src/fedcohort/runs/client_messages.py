@@ -38,7 +38,7 @@ class Exchanged(NamedTuple):
 def leaving(method: Method, profile: Profile, privacy: Privacy, steps: int, cohort: int) -> list[Exchanged]:
     """The answers that this method asks for; ``steps`` are those of a round, ``cohort`` clients train."""
     return [
-        Exchanged(message, WHEN[message], _told(message, own), schema.bytes_of(own))
+        Exchanged(message, WHEN[message], _content(message, own), schema.bytes_of(own))
         for message, own in answers(method, profile, privacy, steps, cohort).items()
     ]
 
@@ -124,7 +124,7 @@ WHEN = {
 }
 
 
-def _told(message: str, fields: Fields) -> str:
+def _content(message: str, fields: Fields) -> str:
     words = ["its name, its classes' names"] if message == "profile" else []
     return ", ".join([*words, *(field.words or _named(field) for field in fields if field.bytes)])
 

@@ -124,7 +124,7 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
     """A new ``out/<name>-NNN`` that says what was asked; mistakes show before anything is written."""
     check_trackers(experiment.trackers)
     _ = experiment.means.chosen  # refuses what is not here
-    for job in _jobs(experiment, out):
+    for job in _once(jobs_of(experiment, out)):
         with own_mistakes():
             fitted = job.experiment.task(job.seed).for_method(job.method)
             start(job.method, fitted, fitted.profile(job.method))
@@ -188,17 +188,20 @@ def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
         )
 
 
-def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
+def carry_out(
+    plan: Plan, watcher: Watcher, order: Callable[[list[Job]], Schedule] = Schedule
+) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
     They go one after the other, each on all cores, until it is seen that all will take long: then they go
-    side by side. On a cluster see :mod:`fedcohort.runs.on_ray`.
+    side by side. On a cluster see :mod:`fedcohort.runs.on_ray`. ``order`` says who goes first, and may give
+    some up.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
     with disk_mistakes(plan.home), nullcontext() if alone else held(plan.home):
         left = [job for job in plan.jobs if read_result(job.directory) is None]
-        schedule = Schedule(left)
+        schedule = order(left)
         timed = Timed(watcher, schedule)
         if plan.experiment.means.ray and left:
             from fedcohort.runs.on_ray import carry_out_on_ray
@@ -212,7 +215,8 @@ def carry_out(plan: Plan, watcher: Watcher) -> list[Outcome]:
                     pool.carry_out(schedule, timed)
         while schedule.waiting:
             run_job(schedule.next(), timed)
-        return [run_job(job, timed) for job in plan.jobs]
+        given_up = {job.directory for job in schedule.given_up}
+        return [run_job(job, timed) for job in plan.jobs if job.directory not in given_up]
 
 
 def _until_worth_it(schedule: Schedule, timed: Timed) -> None:
@@ -248,21 +252,29 @@ def resume(directory: Path, watcher: Watcher) -> list[Outcome]:
 
 
 def _plan(experiment: Experiment, home: Path) -> Plan:
-    return Plan(experiment, home, tuple(_jobs(experiment, home)))
+    return Plan(experiment, home, _once(jobs_of(experiment, home)))
 
 
-def _jobs(experiment: Experiment, home: Path) -> list[Job]:
-    """Every method under all conditions with every seed; what is the same run twice is listed once. Those of
-    one federation follow each other: it is made once."""
-    jobs: dict[Path, Job] = {}
+def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
+    """Every method under all conditions with every seed. Those of one federation follow each other: it is
+    made once."""
+    jobs = []
     variants = [(in_words(point), variant) for point, variant in experiment.variants()]
     for seed in experiment.seeds:
         for words, variant in variants:
             for method in variant.methods:
                 alone = variant.of_one(method)
                 directory = home / run_name(alone.table(method, seed))
-                jobs.setdefault(directory, Job(alone, method, seed, directory, words))
-    return list(jobs.values())
+                jobs.append(Job(alone, method, seed, directory, words))
+    return jobs
+
+
+def _once(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """What is the same run under several conditions is the first of them."""
+    first: dict[Path, Job] = {}
+    for job in jobs:
+        first.setdefault(job.directory, job)
+    return tuple(first.values())
 
 
 def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:

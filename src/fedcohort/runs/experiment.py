@@ -4,6 +4,7 @@ Everything is a table of settings; a mistake is answered with the key's path and
 a run directory keeps is again such a file, so ``fedcohort run RUN_DIR/config.toml`` repeats that run.
 """
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -67,6 +68,7 @@ class Experiment:
     imports: tuple[str, ...] = ()
     own_local: dict[str, dict[str, Any]] = field(default_factory=dict)  # by title: where a method differs
     sweep: Sweep = field(default_factory=Sweep)  # what is tried in turn
+    given: dict[str, Any] = field(default_factory=dict)  # what the file says itself, if conditions are swept
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
@@ -95,9 +97,15 @@ class Experiment:
     def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
         """From a table as TOML gives it; ``elsewhere``: its paths are another machine's."""
         top, notes = build(_Top, table, ""), list[str]()
-        if top.conditions:
-            filled, notes = under_conditions(table, top.conditions)
-            top = build(_Top, filled, "")
+        sweep, given = Sweep.read(top.sweep), dict[str, Any]()
+        if sweep.conditions:
+            if top.conditions:
+                raise UserError("conditions: they are swept (sweep.conditions), so leave 'conditions' out")
+            given = copy.deepcopy(dict(table))
+        for number, conditions in enumerate(sweep.conditions or filter(None, [top.conditions])):
+            filled, said = under_conditions(table, conditions)
+            notes += [note for note in said if note not in notes]
+            top = top if number else build(_Top, filled, "")  # an experiment is that of the first
         for module in top.imports:
             import_own(module, "imports")
         methods, split = read_methods(top.method), dict(top.split)
@@ -134,7 +142,8 @@ class Experiment:
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             own_local=read_own_local(top.method, methods),
-            sweep=Sweep.read(top.sweep),
+            sweep=sweep,
+            given=given,
             trackers=read_trackers(top.track),
             means=build(Means, top.run, "run"),
             notes=tuple(notes),
@@ -165,7 +174,7 @@ class Experiment:
         """Of a setting; of one of a part, as the first method has it that has the part."""
         if key.startswith(OF_METHODS):
             return value_of_part(self.methods, key)
-        here: Any = self.table()
+        here: Any = self.table(self.methods[0])
         for name in key.split("."):
             here = here.get(name) if isinstance(here, Mapping) else None
         return here
@@ -188,7 +197,7 @@ class Experiment:
             yield {}, self
             return
         for point in self.sweep.points():
-            table = self.table()
+            table = copy.deepcopy(self.table())
             del table["sweep"]
             for key, value in point.items():
                 if not key.startswith(OF_METHODS):
@@ -254,6 +263,8 @@ class Experiment:
             del sections["evaluate"]["best"]
         if not self.split.tuning:
             del sections["split"]["tuning"]
+        if self.split.share == 1:
+            del sections["split"]["share"]
         if self.trust != Trust():  # runs from before there was such a table keep their names
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
@@ -265,11 +276,13 @@ class Experiment:
         top = {"name": self.name, "rounds": self.rounds, "cohort": self.cohort, "seeds": list(seeds)}
         if self.imports:
             top["imports"] = list(self.imports)
-        return {
-            **top,
-            **{key: _writable(value) for key, value in sections.items()},
-            "method": [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods],
-        }
+        entries = [write_method(entry, self.own_local.get(entry.title, {})) for entry in methods]
+        if method is None and self.given:  # what it leaves open is filled in for each run
+            own = {key: sections.get(key, {}) for key in ("track", "run", "sweep")}
+            data = {key: self.data[key] for key in self.given.get("data", {})}  # with paths from the root
+            given = {**self.given, **own, "data": data, "name": self.name, "seeds": list(seeds)}
+            return {**_writable(given), "method": entries}
+        return {**top, **{key: _writable(value) for key, value in sections.items()}, "method": entries}
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class Runner:
     def __init__(self, cores: int) -> None:
         speak()
         pool.CORES = cores
-        self.told: queue.Queue[tuple[Any, ...]] = queue.Queue()
+        self.outbox: queue.Queue[tuple[Any, ...]] = queue.Queue()
         self.teller: _Bringer | None = None
 
     def about(self) -> dict[str, str]:
@@ -190,9 +190,9 @@ class Runner:
         """What there is to tell, perhaps nothing after a while."""
         found = []
         try:
-            found.append(self.told.get(timeout=PATIENCE))
+            found.append(self.outbox.get(timeout=PATIENCE))
             while True:
-                found.append(self.told.get_nowait())
+                found.append(self.outbox.get_nowait())
         except queue.Empty:
             return found
 
@@ -202,7 +202,7 @@ class Runner:
         with tempfile.TemporaryDirectory(prefix="fedcohort-") as folder:
             shared = sign.is_seen
             own = job.directory if shared else Path(folder) / job.directory.name
-            self.teller = teller = _Bringer(self.told, None if shared else own)
+            self.teller = teller = _Bringer(self.outbox, None if shared else own)
             try:
                 if not shared:
                     _write(own, files)
@@ -220,12 +220,12 @@ class Runner:
 class _Bringer(Teller):
     """Puts what there is to tell, and the files that changed, where they are fetched."""
 
-    def __init__(self, told: "queue.Queue[tuple[Any, ...]]", directory: Path | None) -> None:
-        self.told, self.directory, self.seen = told, directory, dict[str, tuple[int, int]]()
+    def __init__(self, outbox: "queue.Queue[tuple[Any, ...]]", directory: Path | None) -> None:
+        self.outbox, self.directory, self.seen = outbox, directory, dict[str, tuple[int, int]]()
         self.brought = time.monotonic()
 
     def tell(self, kind: str, *about: Any) -> None:
-        self.told.put((kind, *about))
+        self.outbox.put((kind, *about))
 
     def listen(self) -> None:
         if time.monotonic() - self.brought > BRING:

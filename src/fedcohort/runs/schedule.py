@@ -80,16 +80,21 @@ class Schedule:
     def __init__(self, jobs: Sequence["Job"], clock: Callable[[], float] = time.monotonic) -> None:
         self.waiting, self.clock, self.size = list(jobs), clock, 1
         self.begun: dict[Key, _Begun] = {}
+        self.given_up: list[Job] = []  # those that nobody is to begin any more
 
     def next(self) -> "Job":
-        """The one that is to go now: of a method that nobody has seen, or else the longest."""
-        seen = {begun.job.method.title for begun in self.begun.values()}
-        chosen = max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job)))
+        """The one that is to go now."""
+        chosen = self._first()
         self.waiting.remove(chosen)
         known = self.begun.get(chosen.key)
         done = known.done if known else 0
         self.begun[chosen.key] = _Begun(chosen, self.clock(), Pace(self.clock), done)
         return chosen
+
+    def _first(self) -> "Job":
+        """Of those that wait one of a method that nobody has seen, or else the longest."""
+        seen = {begun.job.method.title for begun in self.begun.values()}
+        return max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job)))
 
     def again(self, job: "Job") -> None:
         """Somebody else has to go on with it."""

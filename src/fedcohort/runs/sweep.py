@@ -3,6 +3,7 @@
 A key is a setting as ``--set`` names it, with the list of its values. All combinations are run or, with
 ``zip = true``, the first values of all lists together, then the second ones, and so on. ``method.fedprox.mu``
 is FedProx's in every method that has it as a part; other methods are run once for all of its values.
+``conditions`` are those of papers: each of them fills in what the file leaves open.
 """
 
 import itertools
@@ -15,8 +16,9 @@ from fedcohort.core.method import Method
 from fedcohort.core.roles import Part
 from fedcohort.runs.overrides import value_of
 from fedcohort.util.errors import UserError
-from fedcohort.util.settings import build, nearest
+from fedcohort.util.settings import build, checked, nearest
 
+CONDITIONS = "conditions"
 Point = dict[str, Any]  # one value of every setting
 OF_METHODS = "method."  # what settings of methods begin with
 ELSEWHERE = {  # what is not swept, and what does it instead
@@ -65,6 +67,11 @@ class Sweep:
             told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
             raise UserError(f"sweep.zip: lists that go together are equally long, but {told}")
         return self
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Those of papers."""
+        return checked(dict(self.values).get(CONDITIONS, ()), tuple[str, ...], f"sweep.{CONDITIONS}")
 
     def table(self) -> dict[str, Any]:
         """As a file writes it."""

@@ -1,24 +1,24 @@
 """Runs as papers tabulate them: a cell for each method and condition, mean, deviation, tests."""
 
 import re
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from fedcohort.runs.cells import METHOD, Cell, tested, with_best
 from fedcohort.runs.conditions import combinations, in_words, joins, keys_of, order, settings, text
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.over_rounds import ACCURACY, Curve
 from fedcohort.runs.results import placed_in
-from fedcohort.runs.standings import deviation, nature
+from fedcohort.runs.standings import nature
 from fedcohort.runs.stored import RunDir, read_result, runs_in
-from fedcohort.stats.paired import SEEDS, Paired, holm, paired
+from fedcohort.stats.paired import Paired
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
 
-METHOD, SEED = "method", "seed"
+SEED = "seed"
 CELLS = 10_000
 NAMED = 5  # cells that a note names
 
@@ -28,7 +28,7 @@ class Line:
     """One run: where it stands in a table, and its number."""
 
     run: RunDir
-    told: Settings  # method, seed, conditions, and what else the table is about
+    settings: Settings  # method, seed, conditions, and what else the table is about
     reference: bool  # no federated learning
     value: float
 
@@ -36,26 +36,6 @@ class Line:
     def draw(self) -> tuple[int, str]:
         """What two runs share that can be compared pair by pair: seed and data."""
         return self.run.settings.seed, self.run.environment()["fingerprint"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method under one condition."""
-
-    row: Settings
-    column: Settings
-    values: dict[tuple[int, str], float]  # by seed and data
-    reference: bool
-    best: bool = False
-    test: Paired | None = None  # against the chosen method, its p adjusted; None: not tested
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.values.values())
-
-    @property
-    def std(self) -> float:
-        return deviation(list(self.values.values()))
 
 
 @dataclass(frozen=True)
@@ -99,8 +79,8 @@ def tabulate(
     _refuse_unknown(lines, metric)
     cells = _cells(lines, rows, columns)
     if against is not None:
-        cells = _tested(cells, against, [*rows, *columns])
-    cells = _with_best(cells, nature(metric)[0], METHOD in (*rows, *columns))
+        cells = tested(cells, against, [*rows, *columns])
+    cells = with_best(cells, nature(metric)[0], METHOD in (*rows, *columns))
     notes += _fewer(cells) + _tuned(lines, conditions)
     return Tabulated(metric, over, list(rows), list(columns), cells, against, notes)
 
@@ -186,14 +166,15 @@ def _refuse_mixing(
 
 
 def _several(lines: Sequence[Line], key: str) -> bool:
-    return len({text(line.told[key]) for line in lines if key in line.told}) > 1
+    return len({text(line.settings[key]) for line in lines if key in line.settings}) > 1
 
 
 def _values(lines: Sequence[Line], keys: Sequence[str]) -> str:
     """``partition.alpha (0.1, 0.5), rounds (2, 4)``."""
     words = []
     for key in keys[:NAMED]:
-        several = {text(line.told[key]): order(line.told[key]) for line in lines if key in line.told}
+        there = [line.settings[key] for line in lines if key in line.settings]
+        several = {text(value): order(value) for value in there}
         words.append(f"{key} ({', '.join(sorted(several, key=lambda value: several[value])[:NAMED])})")
     more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     return ", ".join(words) + more
@@ -207,10 +188,10 @@ def _refuse_unknown(lines: Sequence[Line], metric: str) -> None:
 
 def _cells(lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str]) -> list[Cell]:
     """Row by row; methods in the order in which they were asked for."""
-    methods = list(dict.fromkeys(text(line.told[METHOD]) for line in lines))
+    methods = list(dict.fromkeys(text(line.settings[METHOD]) for line in lines))
 
     def axis(keys: Sequence[str]) -> list[Settings]:
-        found = combinations([_only(line.told, keys) for line in lines])
+        found = combinations([_only(line.settings, keys) for line in lines])
         return sorted(
             found,
             key=lambda told: [
@@ -224,16 +205,16 @@ def _cells(lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str]) -
         raise UserError(f"a table of {len(down) * len(across):,} cells is no overview: name fewer settings")
     cells = []
     for row in down:
-        own = [line for line in lines if joins(_only(line.told, rows), row)]
+        own = [line for line in lines if joins(_only(line.settings, rows), row)]
         for column in across:
-            here = [line for line in own if joins(_only(line.told, columns), column)]
+            here = [line for line in own if joins(_only(line.settings, columns), column)]
             if here:
                 cells.append(Cell(row, column, _by_draw(here), all(line.reference for line in here)))
     return cells
 
 
-def _only(told: Settings, keys: Sequence[str]) -> Settings:
-    return {key: told[key] for key in keys if key in told}
+def _only(own: Settings, keys: Sequence[str]) -> Settings:
+    return {key: own[key] for key in keys if key in own}
 
 
 def _by_draw(lines: Sequence[Line]) -> dict[tuple[int, str], float]:
@@ -249,52 +230,6 @@ def _by_draw(lines: Sequence[Line]) -> dict[tuple[int, str], float]:
     return {draw: line.value for draw, line in found.items() if not np.isnan(line.value)}
 
 
-def _tested(cells: Sequence[Cell], against: str, keys: Sequence[str]) -> list[Cell]:
-    """Every method against one under the same conditions, on the seeds that both have; p adjusted by Holm
-    for all tests of the table."""
-    if METHOD not in keys:
-        raise UserError(f"--against {against}: methods are neither rows nor columns here, add --rows method")
-    if against not in (known := {str(_whole(cell)[METHOD]) for cell in cells}):
-        raise UserError(f"--against {against}: no such method here{nearest(against, known)}")
-    theirs = {_conditions(cell): cell for cell in cells if _whole(cell)[METHOD] == against}
-    found: dict[int, Paired] = {}
-    for number, cell in enumerate(cells):
-        other = theirs.get(_conditions(cell))
-        common = [draw for draw in cell.values if other is not None and draw in other.values]
-        if other is None or other is cell or len(common) < SEEDS:
-            continue
-        ours, base = ([each.values[draw] for draw in common] for each in (cell, other))
-        if np.isfinite([*ours, *base]).all():
-            found[number] = paired(ours, base)
-    adjusted = holm([test.p for test in found.values()])
-    tests = {number: test._replace(p=p) for (number, test), p in zip(found.items(), adjusted, strict=True)}
-    return [replace(cell, test=tests.get(number)) for number, cell in enumerate(cells)]
-
-
-def _with_best(cells: Sequence[Cell], more: bool | None, methods: bool) -> list[Cell]:
-    """The best method under each condition, or, of one method, the best of each column; never a reference."""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in cells:
-        key = _conditions(cell) if methods else tuple(map(text, cell.column.values()))
-        if cell.values and not cell.reference:
-            groups.setdefault(key, []).append(cell)
-    best: set[int] = set()
-    for group in groups.values() if more is not None else ():
-        means = [round(cell.mean, 9) for cell in group]
-        top = max(means) if more else min(means)
-        if len(set(means)) > 1:
-            best |= {id(cell) for cell, mean in zip(group, means, strict=True) if mean == top}
-    return [replace(cell, best=id(cell) in best) for cell in cells]
-
-
-def _whole(cell: Cell) -> Settings:
-    return {**cell.row, **cell.column}
-
-
-def _conditions(cell: Cell) -> tuple[str, ...]:
-    return tuple(f"{key}={text(value)}" for key, value in sorted(_whole(cell).items()) if key != METHOD)
-
-
 def _fewer(cells: Sequence[Cell]) -> list[str]:
     """Which cells rest on fewer seeds than others."""
     most = max(len(cell.values) for cell in cells)
@@ -302,7 +237,7 @@ def _fewer(cells: Sequence[Cell]) -> list[str]:
     if not few:
         return []
     named = [
-        f"{in_words(_whole(cell))} ({', '.join(str(seed) for seed, _ in cell.values) or 'none'})"
+        f"{in_words(cell.settings)} ({', '.join(str(seed) for seed, _ in cell.values) or 'none'})"
         for cell in few[:NAMED]
     ]
     more = f" and {len(few) - NAMED} cells more" if len(few) > NAMED else ""
@@ -318,7 +253,7 @@ def _tuned(lines: Sequence[Line], conditions: Sequence[str]) -> list[str]:
             continue
         by_method: dict[str, set[str]] = {}
         for line, own in zip(lines, told, strict=True):
-            by_method.setdefault(text(line.told[METHOD]), set()).add(text(own.get(key)))
+            by_method.setdefault(text(line.settings[METHOD]), set()).add(text(own.get(key)))
         if len(set(map(frozenset, by_method.values()))) > 1:
             each = ", ".join(f"{'/'.join(sorted(own))} with {name}" for name, own in by_method.items())
             notes.append(f"{key} is a method's own: {each}")

@@ -34,11 +34,11 @@ class OneBreaks(ReferenceEngine):
 class NobodyTells(ReferenceEngine):
     """Asked for a loss, clients have none that is a number."""
 
-    told: ClassVar[int] = 0  # how many have one after all
+    known: ClassVar[int] = 0  # how many have one after all
 
     def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
         found = super().losses(trial, samples, number)
-        return torch.where(torch.arange(len(found)) < self.told, found, torch.nan)
+        return torch.where(torch.arange(len(found)) < self.known, found, torch.nan)
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         return super().survey(trial, lambda losses: answer(torch.full_like(losses, torch.nan)))
@@ -47,7 +47,7 @@ class NobodyTells(ReferenceEngine):
 class OneTells(NobodyTells):
     """The same, but for the first who is polled."""
 
-    told: ClassVar[int] = 1
+    known: ClassVar[int] = 1
 
 
 def with_rows(task: Task, rows: Callable[[int, Tensor], Tensor]) -> Task:

@@ -30,22 +30,27 @@ class Limit(NamedTuple):
 
 
 def at_least(low: float) -> Limit:
+    """In declarations: ``mu: Annotated[float, at_least(0)]`` refuses less, in words."""
     return Limit(f"at least {_plain(low)}", lambda value: value >= low)
 
 
 def above(low: float) -> Limit:
+    """Refuses this number and less: see :func:`at_least`."""
     return Limit(f"above {_plain(low)}", lambda value: value > low)
 
 
 def at_most(high: float) -> Limit:
+    """Refuses more: see :func:`at_least`."""
     return Limit(f"at most {_plain(high)}", lambda value: value <= high)
 
 
 def below(high: float) -> Limit:
+    """Refuses this number and more: see :func:`at_least`."""
     return Limit(f"below {_plain(high)}", lambda value: value < high)
 
 
 def between(low: float, high: float) -> Limit:
+    """Both are allowed: see :func:`at_least`."""
     return Limit(f"between {_plain(low)} and {_plain(high)}", lambda value: low <= value <= high)
 
 

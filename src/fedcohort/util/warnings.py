@@ -1,5 +1,6 @@
 """Warnings in words: each is told once, without the line of code that it comes from."""
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,3 +20,14 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+@contextmanager
+def told_after(seconds: float, text: str) -> Iterator[None]:
+    """Says so if what is done meanwhile takes longer."""
+    timer = threading.Timer(seconds, warnings.warn, [text])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

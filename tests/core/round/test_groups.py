@@ -13,11 +13,21 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
 from fedcohort.core.roles import Grouping, Selector, Transform
 from fedcohort.core.roles.optional import Polls, Tailors
+from fedcohort.core.round.groups import likely, members_of
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
-from support.toy import Cohorts, Regrouped, play_method, play_toy, position, toy_task, updates_of
+from support.toy import (
+    Cohorts,
+    Regrouped,
+    play_method,
+    play_toy,
+    position,
+    profile_of,
+    toy_task,
+    updates_of,
+)
 
 BOTH_GROUPS = torch.tensor([0, 1, 1])
 
@@ -206,3 +216,12 @@ def test_updates_of_several_groups_are_put_together_by_client():
     assert again.ids.tolist() == [0, 1, 2]
     assert again.size.tolist() == [1, 2, 3]
     assert again.up["delta"].flatten().tolist() == [1, 2, 3]
+
+
+def test_clients_without_data_are_no_members_and_are_never_drawn() -> None:
+    profile = profile_of([[2, 1], [0, 0], [0, 3], [1, 0]])
+    grouping = {"group": torch.tensor([0, 0, 1, 0])}
+    assert members_of(grouping, 0, profile).tolist() == [0, 3]
+    assert members_of(grouping, 1, profile).tolist() == [2]
+    assert likely(torch.tensor([0.5, 1.0, 0.0, 2.0]), profile).tolist() == [0, 3]
+    assert likely(torch.ones(4), profile).tolist() == [0, 2, 3]

@@ -18,8 +18,10 @@ from fedcohort.engines.vector.writer import INTS, NUMBERS, REALS, Writer
 from fedcohort.models.flat import Weights
 from fedcohort.util.descent import BETAS
 from fedcohort.util.keyed import generator
+from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
+PATIENCE = 1.0  # seconds of compiling, after which a word is said; most networks take less
 
 
 class Program:
@@ -30,7 +32,8 @@ class Program:
         writer = Writer(self.layout)
         writer.write()
         self.once, self.each = writer.scratch.once, writer.scratch.each
-        self.machine = compiled(str(writer.code.module), lanes)
+        with told_after(PATIENCE, "compiling kernels for this network, which takes a few seconds, once"):
+            self.machine = compiled(str(writer.code.module), lanes)
         arrays, kinds = [ctypes.c_void_p] * len((*REALS, *INTS)), {INT: ctypes.c_int64, REAL: ctypes.c_float}
         takes: list[Any] = [*arrays, *(kinds[kind] for kind in NUMBERS.values())]
         self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))

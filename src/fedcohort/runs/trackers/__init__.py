@@ -8,7 +8,6 @@ A run never fails because of one: a tracker that breaks down is left alone with 
 """
 
 import hashlib
-import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +20,10 @@ from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.data.sources import places_in
 from fedcohort.runs.run import Callback
+from fedcohort.runs.stored import read_environment
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse
+from fedcohort.util.files import RESTORE
 from fedcohort.util.registry import Registry
 from fedcohort.util.settings import build
 from fedcohort.util.user_code import in_words
@@ -121,7 +122,7 @@ def start_trackers(
     trackers = tuple(trackers)
     if not trackers:
         return []
-    env = json.loads((directory / "env.json").read_text(encoding="utf-8"))
+    env = read_environment(directory, RESTORE)
     identity = f"{directory.resolve().parent.name}/{directory.name} {env['started']} {env['fingerprint']}"
     method, seed = table["method"][0], table["seeds"][0]
     paths = {f"data.{key}" for key in places_in(table["data"])}

@@ -1,0 +1,87 @@
+"""``replicate``: tables of papers made again, the paper's numbers and ours side by side."""
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fedcohort.cli.options import AsJson, Out, Quiet, seconds_of
+
+if TYPE_CHECKING:
+    from fedcohort.replication.replication import Replication
+
+LISTED = ("paper", "small")
+
+
+def replicate(
+    table: Annotated[
+        str | None, typer.Argument(help="The table, as paper/table; without it all are listed.")
+    ] = None,
+    scale: Annotated[
+        Literal["paper", "small", "smoke"],
+        typer.Option(help="The paper's protocol, a scaled test of hours, or seconds to see that it runs."),
+    ] = "paper",
+    cells: Annotated[
+        str, typer.Option(help="Only these: 'fedavg,fedlecc@fmnist' or '*@alpha=0.05' (method@conditions).")
+    ] = "*",
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many, else the file's.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Begin no run that would end after 30m, 2h, ...")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Only measure a few rounds, to tell what the rest would cost.")
+    ] = False,
+    papers: Annotated[Path, typer.Option(help="The folder of papers' tables.")] = Path("papers"),
+    data: Annotated[Path | None, typer.Option(help="Where the data sets are, else $FEDCOHORT_DATA.")] = None,
+    out: Out = Path("runs"),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make the tables of papers again: list them, or run what is missing of one and show both numbers.
+
+    Runs that claims depend on go first, then the cheapest. What is complete is written to the table's
+    results.csv at once and never run again; what is stopped goes on later.
+
+    [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
+    """
+    from fedcohort.cli.replication_tables import listing, show_listing, show_table, table_json
+    from fedcohort.replication.folders import folders
+    from fedcohort.replication.replication import Replication
+
+    seconds = seconds_of(budget, "--budget")
+    if data is not None:
+        os.environ["FEDCOHORT_DATA"] = str(data.resolve())  # not a setting: numbers do not depend on it
+    found = folders(papers, table)
+    if table is None:
+        every = [Replication(each, own, out) for each in found for own in LISTED if own in each.scales]
+        for each in every if probe else ():
+            _watched(each, quiet, probe=True)
+        entries = [listing(each) for each in every]
+        print(json.dumps(entries)) if as_json else show_listing(entries)
+        return
+    asked = Replication(found[0], scale, out, seeds, cells)
+    left = _watched(asked, quiet, seconds, probe)
+    print(json.dumps(table_json(asked))) if as_json else show_table(asked)
+    if left and not as_json:
+        print(f"{left} runs are left: the same command goes on with them.", file=sys.stderr)
+
+
+def _watched(asked: "Replication", quiet: bool, seconds: float = math.inf, probe: bool = False) -> int:
+    """Carries out what is missing, or a few rounds of it; how many runs are left."""
+    from fedcohort.cli.progress import watcher_of
+    from fedcohort.util.cpu import one_thread
+
+    watcher: Any = watcher_of(len(asked.open), quiet)
+    try:
+        with one_thread():  # results must not depend on how many cores there are
+            if not probe:
+                return asked.run(watcher, seconds)
+            asked.probe(watcher)
+            return len(asked.open)
+    except KeyboardInterrupt:
+        print("Stopped; nothing is lost. The same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        watcher.stop()

@@ -1,0 +1,168 @@
+"""What ``replicate`` shows: which tables there are, and one of them with the paper's numbers and ours."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from fedcohort.cli.board import duration
+from fedcohort.cli.tables import messages, results
+from fedcohort.replication.folders import UNITS, Published
+from fedcohort.replication.replication import Replication, stale
+from fedcohort.replication.results import Result
+from fedcohort.replication.verdicts import Judged, by_seed, interval, judge
+from fedcohort.runs.standings import deviation
+
+
+def listing(asked: Replication) -> dict[str, Any]:
+    """A table at a scale, and how far it is."""
+    known = asked.results
+    seeds = len(asked.experiment.seeds) if asked.folder.study is None else 0
+    have = Counter(result.cell for result in known)
+    done = [cell for cell in asked.folder.cells if have[cell] >= max(1, seeds)]
+    words = Counter(each.verdict for each in judge(asked.folder, known))
+    paper, table = asked.folder.name.split("/")
+    return {
+        "paper": paper,
+        "table": table,
+        "scale": asked.scale,
+        "about": asked.folder.about,
+        "data": asked.data,
+        "cells": len(asked.folder.cells),
+        "done": len(done),
+        "seeds": seeds or max(have.values(), default=0),
+        "runs_left": len(asked.open),
+        "seconds_left": _known(asked.seconds_left),
+        "verdict": ", ".join(f"{number} {word}" for word, number in words.items()),
+    }
+
+
+def show_listing(entries: Sequence[dict[str, Any]]) -> None:
+    titles = ("table", "scale", "done", "seeds", "left", "verdicts", "data")
+    table = _table(titles, wraps=("verdicts", "data"))
+    for entry in entries:
+        seconds = entry["seconds_left"]
+        left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
+        name, done = f"{entry['paper']}/{entry['table']}", f"{entry['done']} of {entry['cells']}"
+        numbers = entry["scale"], done, str(entry["seeds"]), left
+        table.add_row(name, *numbers, entry["verdict"], ", ".join(entry["data"]))
+    results.print(table)
+    results.print(
+        "done: cells, methods under conditions, that have all seeds. left: what the rest would take on this "
+        "machine, as far as a few rounds were measured (--probe). small: a scaled test, no replication.",
+        style="dim",
+    )
+
+
+class Line:
+    """A published number and ours."""
+
+    def __init__(self, published: Published, known: Sequence[Result]) -> None:
+        self.published = published
+        told = by_seed(known, published.cell, published.metric) if published.metric else {}
+        self.values = [value * UNITS[published.unit] for value in told.values()]
+        self.mean = sum(self.values) / len(self.values) if self.values else math.nan
+        self.std = deviation(self.values) if self.values else math.nan
+        self.gap = interval(self.values, [published.value] * len(self.values))
+
+    def to_dict(self) -> dict[str, Any]:
+        told = self.published._asdict() | {"std": _known(self.published.std)}
+        ours = {"mean": _known(self.mean), "std": _known(self.std), "seeds": len(self.values)}
+        between = None if self.gap is None else [self.gap.low, self.gap.high]
+        return {**told, "ours": ours, "difference": _known(self.mean - told["value"]), "interval": between}
+
+
+def table_json(asked: Replication) -> dict[str, Any]:
+    known = asked.results
+    return {
+        **listing(asked),
+        "called": asked.folder.called(asked.scale),
+        "rows": [Line(each, known).to_dict() for each in asked.folder.published],
+        "claims": [_claim(each) for each in judge(asked.folder, known)],
+        "stale": stale(asked.folder),
+    }
+
+
+def show_table(asked: Replication) -> None:
+    known, folder = asked.results, asked.folder
+    results.print(f"{folder.name}: {folder.about}", style="bold", markup=False)
+    results.print(f"{asked.scale}: {folder.called(asked.scale)}", markup=False)
+    titles = ("column", "row", "paper", "ours", "n", "differs", "95 % interval")
+    table = _table(titles, wraps=("column", "row"))
+    for each in folder.published:
+        line = Line(each, known)
+        table.add_row(each.column, each.row, _spread(each.value, each.std, each.unit), *_ours(line))
+    results.print(table)
+    if folder.claims:
+        claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
+        for judged in judge(folder, known):
+            claims.add_row(*_claim_cells(judged))
+        results.print(claims)
+    if old := stale(folder):
+        messages.print(
+            f"warning: {len(old)} lines of results.csv are of other settings than the experiment file has "
+            f"now, and are left out: {'; '.join(old[:3])}",
+            markup=False,
+        )
+
+
+def _table(titles: Sequence[str], wraps: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in titles:
+        table.add_column(title, overflow="fold", no_wrap=title not in wraps)
+    return table
+
+
+def _ours(line: Line) -> tuple[str, str, str, str]:
+    if not line.values:
+        return "–" if line.published.metric else "not run", "", "", ""
+    unit = line.published.unit
+    std = line.std if len(line.values) > 1 else math.nan
+    between = "" if line.gap is None else f"{_number(line.gap.low)} to {_number(line.gap.high)}"
+    if math.isnan(line.published.value):
+        return _spread(line.mean, std, unit), str(len(line.values)), "", ""
+    gap = _number(line.mean - line.published.value, sign=True)
+    return _spread(line.mean, std, unit), str(len(line.values)), gap, between
+
+
+def _claim_cells(judged: Judged) -> tuple[str, ...]:
+    factor, unit = (100.0, " %") if judged.claim.relative else (1.0, f" {judged.unit}".rstrip())
+    mean = sum(judged.gaps) / len(judged.gaps) * factor if judged.gaps else math.nan
+    ours = "–" if math.isnan(mean) else f"{_number(mean, sign=True)}{unit}"
+    between = ""
+    if judged.ours is not None:
+        between = f"{_number(judged.ours.low * factor, True)} to {_number(judged.ours.high * factor, True)}"
+    paper = f"{_number(judged.paper * factor, sign=True)}{unit}"
+    return judged.claim.about, paper, ours, between, str(len(judged.gaps)), judged.verdict
+
+
+def _claim(judged: Judged) -> dict[str, Any]:
+    return {
+        "claim": judged.claim.about,
+        "conditions": judged.claim.conditions,
+        "paper": judged.paper,
+        "ours": None if judged.ours is None else judged.ours._asdict() | {"p": _known(judged.ours.p)},
+        "differences": judged.gaps,
+        "unit": judged.unit,
+        "verdict": judged.verdict,
+    }
+
+
+def _spread(mean: float, std: float, unit: str) -> str:
+    if math.isnan(mean):
+        return "–"
+    several = "" if math.isnan(std) else f" ± {_number(std)}"
+    return f"{_number(mean)}{several}{f' {unit}' if unit else ''}"
+
+
+def _number(value: float, sign: bool = False) -> str:
+    """Three digits behind the point of what is small, one of what is large."""
+    text = f"{value:.3f}" if abs(value) < 2 else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.1f}"
+    return f"+{text}" if sign and value > 0 else text
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

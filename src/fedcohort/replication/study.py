@@ -1,0 +1,42 @@
+"""Tables and figures for which nothing is trained: a program of ``studies/`` makes their numbers."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+
+from fedcohort.replication.folders import Folder, Study, number, rows_of
+from fedcohort.replication.results import FIRST, LAST, Result
+from fedcohort.runs.experiment import config_hash
+from fedcohort.util.errors import UserError
+
+STANDARD_ERROR = 2  # results alone go to standard output
+
+
+def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[Result]:
+    """The rows of a study's file as results; what names their settings is the row itself."""
+    path, found = where / study.file, []
+    for row in rows_of(path) if path.exists() else []:
+        told = {
+            "conditions": Template(study.conditions).safe_substitute(row),
+            "method": Template(study.method).safe_substitute(row),
+            "scale": scale,
+            "seed": row.get("seed", "0"),
+            "config": config_hash(row),
+            "version": version("fedcohort"),
+            "command": f"fedcohort replicate {folder.name}",
+        }
+        values = {key: number(row.get(key, ""), path) for key in folder.metrics}
+        found.append(Result({key: told.get(key, "") for key in (*FIRST, *LAST)}, values))
+    return [each for each in found if scale == "smoke" or each.cell in folder.cells]  # smoke has other data
+
+
+def run_study(folder: Folder, study: Study, scale: str, where: Path) -> None:
+    """Carries it out; its rows go to ``where``."""
+    where.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-m", f"studies.{study.name}", "--out", str(where.resolve())]
+    words += ["--smoke"] if scale == "smoke" else []
+    done = subprocess.run(words, cwd=folder.root, check=False, stdout=STANDARD_ERROR)  # noqa: S603  # our own
+    if done.returncode:
+        raise UserError(f"studies/{study.name}.py ended with an error: see what it says above")
