@@ -119,7 +119,7 @@ def test_a_run_of_before_says_what_adds_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run --resume"):
         served_model(run, Whose())
     resume(run.directory, Silent())
-    assert served_model(run, Whose()).model.preparation.reads == ("age", "dose", "sex", "note")
+    assert served_model(run, Whose()).model.preparation.reads == ("age", "dose", "note", "sex")
 
 
 def test_what_makes_examples_is_for_the_owner_of_a_run_alone(tmp_path: Path) -> None:
