@@ -8,7 +8,9 @@ import pytest
 from fedcohort.cli.progress import Silent
 from fedcohort.export.served import Whose, served_model
 from fedcohort.runs.comparison import resume
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.serving.model import load_model
+from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from support.model_runs import answered_by_run, asked, finished, raw_rows
 
@@ -52,7 +54,7 @@ def test_batchnorm_in_all_modes(bn: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", ["client", "none"])
 def test_a_scale_of_ones_own_comes_from_rows_of_who_uses_the_model(scale: str, tmp_path: Path) -> None:
     """No run directory keeps it; missing numbers are filled by the same rows."""
-    experiment = asked("table", tmp_path, "fedavg", data={"scale": scale})
+    experiment = asked("table", tmp_path, "fedavg", data={"scale": scale}, local={"lr": 1e-4})
     run = finished(experiment, tmp_path / "runs")
     with pytest.raises(UserError, match="--rows"):
         served_model(run, Whose())
@@ -92,6 +94,15 @@ def test_whose_model_it_is(tmp_path: Path) -> None:
     assert np.array_equal(found.model.predict_proba(rows), mine)
     other = served_model(run, Whose(group=1 - group)).model.predict_proba(rows)
     assert not np.allclose(other, mine)
+
+
+def test_who_chose_after_the_last_round_is_served_by_its_choice(tmp_path: Path) -> None:
+    """Only one client trained; the others were asked when the models were evaluated."""
+    experiment = asked("npz", tmp_path, "ifca(groups=3)", cohort=1, rounds=1)
+    same_answers(experiment, tmp_path)
+    run = FinishedRun.read(next(tmp_path.glob("runs/*/ifca*")))
+    before = checkpoint.load(run.directory)[0]["grouping/group"].tolist()
+    assert before != list(run.group.values())
 
 
 def test_a_group_s_model_is_the_one_that_serves(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ LIES: dict[str, tuple[list[str | int], Any]] = {
     "merged where nothing is": (["architecture", "encoders"], 2),
     "very many encoders": (["architecture", "encoders"], 10**9),
     "a very wide text": ([*COLUMNS, 0, "text_width"], 2**53),
+    "columns that make fewer features": ([*COLUMNS, 2, "levels"], ["f"]),
     "a column of nothing": ([*COLUMNS, 0, "name"], None),
     "columns that are none": (COLUMNS, 7),
     "long texts": (["preparation", "length"], 2**40),

@@ -49,7 +49,7 @@ def write_data(kind: str, folder: Path) -> dict[str, Any]:
     return {"source": "npz", "path": str(path)}
 
 
-def asked(kind: str, folder: Path, method: str, **changes: Any) -> Experiment:
+def asked(kind: str, folder: Path, method: str | list[str], **changes: Any) -> Experiment:
     models = {"texts": {"name": "embedding_dense", "dimension": 4}, "images": "cifar_cnn"}
     table = {
         "rounds": 2,
