@@ -144,6 +144,7 @@ def test_a_card_tells_of_those_whom_it_serves(table: Path, here: Path, cli: Cli)
     told = cli("export", str(table), "--out", "model", "--client", "s1").out
     assert told == "model: the model for client s1\n"
     card = (here / "model/README.md").read_text()
+    assert "- clients it serves: `s1`\n" in card
     size, right = int(numbers["test_size"]), numbers["accuracy"]
     assert f"on the {size} test samples of the client that it serves: {right:.1%} (95 % interval" in card
 

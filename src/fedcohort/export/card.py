@@ -30,6 +30,7 @@ def card(model: ServedModel, run: FinishedRun, clients: Sequence[int], chosen: s
     made = [
         f"- method: `{settings.method}`, seed {settings.seed}, {settings.rounds} rounds",
         f"- chosen as: {chosen}" if chosen else "",
+        f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
         f"- network: {settings.model}; data: {settings.source}, partition {settings.partition}",
         f"- sha256 of the data, as dealt to clients: `{facts['fingerprint']}`",
         f"- made by fedcohort {facts['versions']['fedcohort']}, torch {facts['versions']['torch']}, "

@@ -3,8 +3,8 @@
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -41,9 +41,6 @@ class Architecture:
     vocabulary: Annotated[int, between(0, EXAMPLE)] = 0
     encoders: Annotated[int, between(0, 1000)] = 0
     last: str = ""
-
-    def facts(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def known(self) -> bool:

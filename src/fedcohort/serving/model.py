@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +84,7 @@ class ServedModel(nn.Module):
         rows = as_rows(data, self.preparation)
         check_rows(rows, self.preparation)
         self.eval()
-        answers = [self(x).double().softmax(1) for x in self._examples(rows)]
-        out = torch.cat(answers)
+        out = torch.cat([self(x).double().softmax(1) for x in self._examples(rows)])
         if odd := int((~out.isfinite()).any(1).sum()):
             raise UserError(f"{odd} rows hold numbers too far from those of training: correct them")
         return out.numpy()
@@ -114,9 +114,8 @@ class ServedModel(nn.Module):
         """Writes what :func:`load_model` reads."""
         from safetensors.torch import save
 
-        layout = torch.contiguous_format  # and each its own: the file format wants both
         own = self.network.state_dict().items()
-        weights = save({name: tensor.clone(memory_format=layout) for name, tensor in own})
+        weights = save({name: tensor.clone().contiguous() for name, tensor in own})  # as the format wants it
         scaling = None
         if self.scaling is not None:
             scaling = {name: value.tolist() for name, value in self.scaling._asdict().items()}
@@ -126,7 +125,7 @@ class ServedModel(nn.Module):
             "classes": self.classes,
             "preparation": self.preparation.facts(),
             "scaling": scaling,
-            "architecture": self.architecture.facts(),
+            "architecture": asdict(self.architecture),
             "weights": hashlib.sha256(weights).hexdigest(),
         }
         folder.mkdir(parents=True, exist_ok=True)
