@@ -11,7 +11,7 @@ FLOORS = (
     ("stats", "models"),
     ("data",),
     ("core", "serving"),
-    ("api",),
+    ("api", "advice"),
     ("methods", "engines", "presets"),
     ("runs",),
     ("diagnosis", "replication"),

@@ -1,7 +1,11 @@
 """What the studies share: labels of real data, partitions of them, and rows that survive a restart."""
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import starmap
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +42,47 @@ def deal(protocol: str, level: float, clients: int, seed: int, y: np.ndarray) ->
 
 
 def collect(
-    path: Path, keys: Sequence[str], jobs: Iterable[tuple[Any, ...]], work: Callable[..., Mapping[str, Any]]
+    path: Path,
+    keys: Sequence[str],
+    jobs: Iterable[tuple[Any, ...]],
+    work: Callable[..., Mapping[str, Any]],
+    workers: int = 1,
 ) -> list[dict[str, str]]:
     """``work(*job)`` for every job, as rows of a CSV file; those that the file has are not done again.
 
-    A row is written as soon as it is known, so that a study that was stopped goes on where it was.
+    A row is written as soon as it is known, so that a study that was stopped goes on where it was. Several
+    ``workers`` are processes, to which ``work`` must be able to travel.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = _read(path)
     done = {tuple(row[key] for key in keys) for row in rows}
-    left = [job for job in jobs if tuple(map(str, job)) not in done]
-    with path.open("a", newline="", encoding="utf-8") as file:
-        for job in track(left, f"{path.stem} ({len(done)} rows are there)", disable=not left):
-            row = {**dict(zip(keys, job, strict=True)), **work(*job)}
+    left = [job for job in dict.fromkeys(jobs) if tuple(map(str, job)) not in done]
+    title = f"{path.stem} ({len(done)} rows are there)"
+    with path.open("a", newline="", encoding="utf-8") as file, _answers(work, left, workers) as answers:
+        for job, answer in zip(left, track(answers, title, len(left), disable=not left), strict=True):
+            row = {**dict(zip(keys, job, strict=True)), **answer}
             writer = csv.DictWriter(file, list(row), lineterminator="\n")
             if file.tell() == 0:
                 writer.writeheader()
             writer.writerow(row)
             file.flush()
     return _read(path)
+
+
+@contextmanager
+def _answers(
+    work: Callable[..., Mapping[str, Any]], jobs: Sequence[tuple[Any, ...]], workers: int
+) -> Iterator[Iterable[Mapping[str, Any]]]:
+    """What becomes of each job, in their order."""
+    if workers == 1:
+        yield starmap(work, jobs)
+        return
+    with get_context("spawn").Pool(workers) as pool:
+        yield pool.imap(partial(_spread, work), jobs)
+
+
+def _spread(work: Callable[..., Mapping[str, Any]], job: tuple[Any, ...]) -> Mapping[str, Any]:
+    return work(*job)
 
 
 def _read(path: Path) -> list[dict[str, str]]:

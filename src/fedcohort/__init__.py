@@ -20,6 +20,7 @@ forward()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fedcohort.advice import Advice, advise
     from fedcohort.api import register
     from fedcohort.core.faults import Faults
     from fedcohort.core.method import Method
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from fedcohort.util.errors import UserError
 
 _HOMES = {
+    "fedcohort.advice": ["Advice", "advise"],
     "fedcohort.core.faults": ["Faults"],
     "fedcohort.api": ["register"],
     "fedcohort.core.method": ["Method"],
@@ -78,11 +80,11 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment", "Faults",
-    "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy", "Profile",
-    "Result", "Selector", "ServedModel", "ServerOptimiser", "SplitPlan", "Task", "Transform", "UserError",
-    "diagnose", "federate", "load", "load_model", "partitioner", "preset", "read_counts", "register",
-    "results", "run", "write_diagnosis", "write_report",
+    "Advice", "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment",
+    "Faults", "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy",
+    "Profile", "Result", "Selector", "ServedModel", "ServerOptimiser", "SplitPlan", "Task", "Transform",
+    "UserError", "advise", "diagnose", "federate", "load", "load_model", "partitioner", "preset",
+    "read_counts", "register", "results", "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def test_noise_is_each_clients_own_and_repeats_with_the_experiment():
     assert not disclose(moved, FEDLECC, Privacy("noised", 0.5), 0).counts.equal(other)
     many = torch.full((8, 4), 1000)
     assert (
-        len({tuple(row.tolist()) for row in disclosure._noised(many, [4000] * 8, "counts", 0.5, 0, "secret")})
+        len({tuple(row.tolist()) for row in disclosure.noised(many, [4000] * 8, "counts", 0.5, 0, "secret")})
         == 8
     )
 
@@ -74,7 +74,7 @@ def test_answers_at_two_epsilons_do_not_cancel():
     assert not guess.equal(federation.counts.double())
     many = torch.full((8, 500), 1000)
     sizes = federation.train.sizes.tolist()
-    draws = [disclosure._noised(many, sizes, "counts", epsilon, 0, "secret") for epsilon in (0.25, 0.5)]
+    draws = [disclosure.noised(many, sizes, "counts", epsilon, 0, "secret") for epsilon in (0.25, 0.5)]
     noise = [(draw - draw.mean(1, keepdim=True)).flatten().numpy() for draw in draws]
     assert abs(np.corrcoef(*noise)[0, 1]) < 0.1  # 4,000 pairs: 0.016 of luck
 

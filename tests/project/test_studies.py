@@ -1,6 +1,7 @@
 """The studies, on a few partitions of the digits: what they find, and that they go on where they stopped."""
 
 import csv
+import dataclasses
 import runpy
 import sys
 from pathlib import Path
@@ -9,11 +10,13 @@ import pytest
 
 from fedcohort.data.partition import partitioner
 from support import REPOSITORY
+from support.evidence import table as evidence
 
 STUDIES = {
     "skew_metrics": ["skew_metrics.csv", "skew_importance.csv"],
     "number_of_groups": ["number_of_groups.csv", "iid_clients.csv"],
     "fedgwc_groups": ["fedgwc_groups.csv", "fedgwc_later.csv"],
+    "advice_grid": ["advice_rates.csv", "advice_federations.csv", "advice_runs.csv"],
 }
 
 
@@ -82,6 +85,51 @@ def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:
     assert recorded.stat().st_mtime_ns == since
 
 
+def test_evidence_is_gathered_and_what_is_missing_is_added(study, tmp_path: Path) -> None:
+    """Two federations, three methods, two seeds; the last run is lost and made again."""
+    found = study("advice_grid")
+    runs = rows(found["advice_runs.csv"])
+    assert len(runs) == 2 * 3 * 2  # of these methods none looks at counts: noise on them changes nothing
+    table = rows(found["evidence.csv"])
+    assert [row["cohort asked"] for row in table] == ["0.3", "1.0", "0.3"]
+    assert [row["cohort"] for row in table] == ["6", "20", "6"]
+    assert [row["epsilon"] for row in table] == ["", "", "1.0"]
+    assert float(table[2]["emd_share"]) < float(table[0]["emd_share"])  # as clients tell them
+    for row in table:
+        own = [run for run in runs if run["cohort asked"] == row["cohort asked"]]
+        gaps = [
+            float(ours["accuracy"]) - float(theirs["accuracy"])
+            for ours in own
+            for theirs in own
+            if (ours["method"], theirs["method"]) == ("scaffold", "fedavg") and ours["seed"] == theirs["seed"]
+        ]
+        assert float(row["gain scaffold"]) == pytest.approx(sum(gaps) / 2, abs=1e-4)
+        assert float(row["error scaffold"]) == pytest.approx(abs(gaps[0] - gaps[1]) / 2, abs=1e-4)
+    assert "always scaffold" in found["advice_grid.md"]
+    lines = found["advice_runs.csv"].splitlines(keepends=True)
+    (tmp_path / "new" / "advice_runs.csv").write_text("".join(lines[:-1]))
+    again = rows(study("advice_grid")["advice_runs.csv"])
+    assert [{**run, "seconds": ""} for run in again] == [{**run, "seconds": ""} for run in runs]
+
+
+def test_regret_is_what_the_best_method_would_have_had_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of little skew scaffold gains 0.1, of much ifca 0.3. Who knows the other data only and looks at the
+    skew is always right; ifca is best on average, and wrong by 0.1 on half of them."""
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from studies.advice_regret import regrets
+
+    little, much = (0.0, {"scaffold": 0.1, "ifca": 0.0}), (2.0, {"scaffold": 0.0, "ifca": 0.3})
+    known = evidence(little, much, little, much)
+    named = tuple({**names, "data": name} for names, name in zip(known.names, "aabb", strict=True))
+    found = regrets(dataclasses.replace(known, names=named), one_model=False)
+    mean = {title: own["other data"].mean() for title, own in found.items()}
+    assert mean["nearest federations"] == 0
+    assert mean["best on average"] == pytest.approx(0.05)
+    assert mean["always scaffold"] == pytest.approx(0.15)
+    assert mean["always fedavg"] == pytest.approx(0.2)
+    assert found["nearest federations"]["other skew"].mean() == pytest.approx(0.2)  # nothing is known: fedavg
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_committed_pages_are_those_of_the_committed_rows(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -92,3 +140,21 @@ def test_the_committed_pages_are_those_of_the_committed_rows(
     assert (REPOSITORY / "studies" / f"{name}.md").read_text() == study["page"](*tables)
     for chart, picture in study.get("charts", lambda _: {})(tables[0]).items():
         assert (REPOSITORY / "studies" / chart).read_text() == picture
+
+
+def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the table that ships is theirs."""
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from fedcohort.advice.evidence import Evidence, shipped
+    from studies.advice_grid import all_regrets
+    from studies.advice_regret import summary, trusted
+    from studies.advice_table import evidence_rows
+
+    federations, runs = (
+        rows((REPOSITORY / "studies" / name).read_text()) for name in STUDIES["advice_grid"][1:]
+    )
+    made = evidence_rows(federations, runs)
+    assert rows((REPOSITORY / "src/fedcohort/advice/evidence.csv").read_text()) == made
+    found = all_regrets(Evidence.of(made, {}))
+    assert summary(found) in (REPOSITORY / "docs/advice.md").read_text()
+    assert shipped().about["trusted"] == {kind: trusted(own) for kind, own in found.items()}

@@ -1,5 +1,6 @@
 """The classifier keeps scikit-learn's conventions, and trains what fedcohort trains."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -13,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import fedcohort as fc
+from support.evidence import table
 
 RNG = np.random.default_rng(0)
 SITES = np.repeat([f"site {number}" for number in range(6)], 20)
@@ -93,6 +95,22 @@ def test_pictures_and_networks_of_ones_own():
     assert mine.predict(pictures).dtype == bool
     assert mine.score(pictures, pictures[:, 0, 0, 0] > 0) > 0.8
     assert network[1].weight.equal(before)
+
+
+@pytest.mark.parametrize(("asked", "became"), [("auto", "ifca"), ("auto(one_model=True)", "scaffold")])
+def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
+    measured = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.0, 0.5, 1.0)))
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: measured)
+    mine = fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
+    assert str(mine.method_) == became
+    unsure = dataclasses.replace(
+        measured, about={**measured.about, "trusted": {"any": False, "one_model": False}}
+    )
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    with pytest.raises(ValueError, match="search over 'method' with GridSearchCV"):
+        fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
+    named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
+    assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))
 
 
 @pytest.mark.parametrize(

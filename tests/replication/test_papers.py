@@ -44,6 +44,7 @@ def test_results_belong_to_the_experiment_as_it_is(folder: Folder) -> None:
     assert not old, f"{folder.path}/results.csv has lines of other settings, run them again: {old[:5]}"
 
 
+@pytest.mark.deploy
 @each_folder
 def test_it_runs(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """A few rounds on digits: every method and all conditions."""

@@ -7,6 +7,7 @@ import click
 import typer
 
 from fedcohort import __version__
+from fedcohort.cli.advise import advise
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
@@ -37,9 +38,9 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-TRAIN, USE = (demo, run, tune, diagnose), (export, predict)
-LOOK = report, table, replicate, assign, drift, watch, serve
-for command in (*TRAIN, *LOOK, *USE, bench, methods):
+TRAINING, USING = (demo, run, tune, replicate), (export, predict)
+LOOKING = diagnose, advise, report, table, assign, drift, watch, serve
+for command in (*TRAINING, *LOOKING, *USING, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

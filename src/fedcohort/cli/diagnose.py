@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedcohort.cli.options import AsJson, Client, Label
+from fedcohort.cli.options import AsJson, Client, Label, Partition, Source
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,15 +14,10 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    source: Annotated[
-        str,
-        typer.Argument(help="A table (CSV, Parquet), an experiment file (TOML) or a data source by name."),
-    ],
+    source: Source,
     client: Client = None,
     label: Label = None,
-    partition: Annotated[
-        str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
-    ] = None,
+    partition: Partition = None,
     seed: Annotated[int, typer.Option(help="For partitions and clustering.")] = 0,
     max_groups: Annotated[
         int, typer.Option(min=2, help="Most groups that are tried; the papers try one less than clients.")
@@ -57,14 +52,8 @@ def diagnose(
     from fedcohort.diagnosis import diagnose as diagnose_counts
     from fedcohort.diagnosis import read_counts
 
-    federation = None
-    if partition is not None or source.endswith(".toml"):
-        federation = _dealt(source, partition, seed)
-    elif not Path(source).exists() and "." not in source:
-        raise UserError(
-            f"there is no file {source}: if it is a data source, say how to deal it by --partition"
-        )
-    elif features:
+    federation = dealt(source, partition, seed)
+    if federation is None and features:
         federation = _table_federation(source, client, label)
     if federation is not None:
         names = federation.clients, federation.classes
@@ -93,10 +82,19 @@ def diagnose(
     show(diagnosis, results, all_clients)
     if skew is not None:
         show_features(skew, results, all_clients)
+    results.print(
+        "Which of these methods did best on federations like this one: fedcohort advise", style="dim"
+    )
 
 
-def _dealt(source: str, partition: str | None, seed: int) -> "Federation":
-    """The federation of an experiment file, or of a source and a partition given as text."""
+def dealt(source: str, partition: str | None, seed: int) -> "Federation | None":
+    """The federation of an experiment file, or of a source and a partition given as text; None: a table."""
+    if partition is None and not source.endswith(".toml"):
+        if not Path(source).exists() and "." not in source:
+            raise UserError(
+                f"there is no file {source}: if it is a data source, say how to deal it by --partition"
+            )
+        return None
     from fedcohort.runs.experiment import Experiment
 
     if partition is None:

@@ -15,6 +15,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only th
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Where run directories go; nothing there is overwritten.")
 ]
+Source = Annotated[
+    str, typer.Argument(help="A table (CSV, Parquet), an experiment file (TOML) or a data source by name.")
+]
+Partition = Annotated[
+    str | None, typer.Option(help="How to deal a data source: 'dirichlet(clients=30, alpha=0.1)'.")
+]
 Client = Annotated[str | None, typer.Option(help="The column that names the client; @file: the file does.")]
 Label = Annotated[
     str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")

@@ -41,15 +41,19 @@ def listing(asked: Replication) -> dict[str, Any]:
 
 
 def show_listing(entries: Sequence[dict[str, Any]]) -> None:
-    titles = ("table", "scale", "done", "seeds", "left", "verdicts", "data")
-    table = _table(titles, wraps=("verdicts", "data"))
-    for entry in entries:
-        seconds = entry["seconds_left"]
-        left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
-        name, done = f"{entry['paper']}/{entry['table']}", f"{entry['done']} of {entry['cells']}"
-        numbers = entry["scale"], done, str(entry["seeds"]), left
-        table.add_row(name, *numbers, entry["verdict"], ", ".join(entry["data"]))
-    results.print(table)
+    """A table of each paper's tables, with the data that they need."""
+    for paper in dict.fromkeys(entry["paper"] for entry in entries):
+        table = _table(("table", "scale", "done", "seeds", "left", "verdicts"), wraps=("verdicts",))
+        own = [entry for entry in entries if entry["paper"] == paper]
+        for entry in own:
+            seconds = entry["seconds_left"]
+            left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
+            numbers = f"{entry['done']} of {entry['cells']}", str(entry["seeds"])
+            table.add_row(entry["table"], entry["scale"], *numbers, left, entry["verdict"])
+        needed = ", ".join(dict.fromkeys(data for entry in own for data in entry["data"]))
+        results.print(paper, style="bold", markup=False)
+        results.print(f"data: {needed}", markup=False)
+        results.print(table)
     results.print(
         "done: cells, methods under conditions, that have all seeds. left: what the rest would take on this "
         "machine, as far as a few rounds were measured (--probe). small: a scaled test, no replication.",

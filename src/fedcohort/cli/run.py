@@ -126,9 +126,15 @@ def _seeds(text: str) -> list[int]:
 
 def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) -> None:
     from fedcohort.cli.tables import messages
+    from fedcohort.python.auto import decided
     from fedcohort.python.comparison import notes
     from fedcohort.runs.comparison import prepare
 
+    try:
+        experiment = decided(experiment, out, progress=not quiet)
+    except KeyboardInterrupt as stopped:
+        print(f"Stopped; nothing is lost: {stopped.__notes__[0]}", file=sys.stderr)
+        raise typer.Exit(130) from None
     plan = prepare(experiment, out)
     for note in () if as_json or quiet else notes(experiment):
         messages.print(f"note: {note}", markup=False)

@@ -40,11 +40,11 @@ def disclose(federation: Federation, method: Method, privacy: Privacy, seed: int
         tables = {name: table.double() for name, table in summaries.items()}
         return Disclosed(federation.counts.double(), tables)
     sizes, key = federation.train.sizes.tolist(), (privacy.epsilon, seed, federation.unprinted)
-    noised = {name: _noised(table, sizes, f"summary of {name}", *key) for name, table in summaries.items()}
-    return Disclosed(_noised(federation.counts, sizes, "counts", *key), noised)
+    tables = {name: noised(table, sizes, f"summary of {name}", *key) for name, table in summaries.items()}
+    return Disclosed(noised(federation.counts, sizes, "counts", *key), tables)
 
 
-def _noised(tables: Tensor, sizes: list[int], what: str, epsilon: float, seed: int, secret: str) -> Tensor:
+def noised(tables: Tensor, sizes: list[int], what: str, epsilon: float, seed: int, secret: str) -> Tensor:
     """Each client's table with noise of its own."""
     told = []
     for client, (table, size) in enumerate(zip(tables, sizes, strict=True)):

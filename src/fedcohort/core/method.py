@@ -140,6 +140,12 @@ class Method:
         """Whether nothing is ever sent."""
         return any(part.silent for part in self.parts)
 
+    @property
+    def one_model(self) -> bool:
+        """Whether the same model answers for every client once all rounds are done."""
+        together = self.grouping.name == DEFAULTS["grouping"] or isinstance(self.grouping, Merges)
+        return together and not self.objective.personal
+
     def privacy(self, given: Privacy) -> Privacy:
         for part in self.parts:
             given = part.privacy(given) if isinstance(part, Hides) else given

@@ -50,11 +50,7 @@ class Task:
         return cls(federation, flat, **conditions)
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.cohort, int)
-        if self.cohort < 1 if whole else not 0 < self.cohort <= 1:
-            raise UserError(
-                f"cohort: {self.cohort!r} must be a number of clients or a fraction between 0 and 1"
-            )
+        refuse_cohort(self.cohort)
         fewer = self.local.steps is not None or self.local.epochs >= 2
         if self.faults.stragglers and self.faults.straggler_result == "include" and not fewer:
             raise UserError(
@@ -78,9 +74,7 @@ class Task:
     @cached_property
     def cohort_size(self) -> int:
         eligible = int((self.federation.sizes[0] > 0).sum())
-        if isinstance(self.cohort, int):
-            return min(self.cohort, eligible)
-        return min(eligible, max(1, math.floor(self.cohort * self.federation.num_clients + 1e-9)))
+        return cohort_size(self.cohort, self.federation.num_clients, eligible)
 
     @cached_property
     def slow(self) -> set[int]:
@@ -132,3 +126,17 @@ class Task:
         budget = self.local_at(number)
         slow = client in self.slow
         return self.faults.slow_budget(client, budget, self.seed, number) if slow else budget
+
+
+def refuse_cohort(cohort: int | float) -> None:
+    """Raises UserError for what is neither a number of clients nor a share of them."""
+    if cohort < 1 if isinstance(cohort, int) else not 0 < cohort <= 1:
+        raise UserError(f"cohort: {cohort!r} must be a number of clients or a fraction between 0 and 1")
+
+
+def cohort_size(cohort: int | float, clients: int, eligible: int) -> int:
+    """How many of all clients train a round, if so many of them have anything to train on."""
+    refuse_cohort(cohort)
+    if isinstance(cohort, int):
+        return min(cohort, eligible)
+    return min(eligible, max(1, math.floor(cohort * clients + 1e-9)))

@@ -76,7 +76,8 @@ def plan_for(config: Any) -> Plan:
         return reopen(Path(str(config["resume"])), trusted=_own_code(config))
     if not config.get("experiment"):
         raise UserError("run_config 'experiment': missing, give the path of the experiment file")
-    return begin(Experiment.read(str(config["experiment"])), Path(str(config.get("out") or "runs")))
+    experiment = Experiment.read(str(config["experiment"]), clients_here=False)
+    return begin(experiment, Path(str(config.get("out") or "runs")))
 
 
 def _own_code(config: Any) -> list[str]:

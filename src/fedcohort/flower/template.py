@@ -113,7 +113,7 @@ def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") 
     from fedcohort.flower.processes import QUIET
     from fedcohort.runs.experiment import Experiment
 
-    setting = Experiment.read(experiment)
+    setting = Experiment.read(experiment, clients_here=False)
     functions = [load] if load else []
     functions += [setting.model["name"]] if ":" in setting.model["name"] else []
     own = own_modules(setting.imports, functions)

@@ -15,6 +15,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fedcohort.core.method import Method, make, options_of, spell
@@ -108,6 +109,7 @@ def _without_presets(text: str) -> tuple[str, dict[str, Preset]]:
     return re.sub(pattern, stand_in, text), named
 
 
+@cache
 def presets() -> dict[str, Preset]:
     """All presets by name."""
     return {

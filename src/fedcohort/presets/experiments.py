@@ -11,6 +11,7 @@ paper's tables and figures with the conditions that they need.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -73,6 +74,7 @@ class Shown:
         return ["/".join([paper, *parts]) for parts in chosen] if self.conditions else []
 
 
+@cache
 def conditions() -> dict[str, Conditions]:
     """All conditions by name, without further words: those of a data set include those of the whole paper."""
     out = {}
@@ -85,6 +87,7 @@ def conditions() -> dict[str, Conditions]:
     return out
 
 
+@cache
 def words(paper: str) -> list[Word]:
     entries = tables()[paper].get("words", [])
     return [build(Word, entry, f"{paper}.words.{number}") for number, entry in enumerate(entries)]

@@ -24,6 +24,7 @@ from fedcohort.data.scaling import scaled
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models import flat_model
 from fedcohort.presets import read_method
+from fedcohort.runs.auto import advice_for, several, wish_of
 from fedcohort.runs.experiment import HELD_OUT
 from fedcohort.runs.run import Evaluation, run
 from fedcohort.util.cpu import one_thread
@@ -36,7 +37,8 @@ Rounds = Annotated[int, at_least(1)]
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):
-    """Trains a network across clients with one method; scikit-learn's conventions hold.
+    """Trains a network across clients with one method, or with the one that is advised for its labels
+    (``"auto"``; ``method_`` is what it became); scikit-learn's conventions hold.
 
     ``fit(X, y, clients=ids)`` takes one client id for each row. Without them the rows are dealt to simulated
     clients by ``partition``, such as ``"dirichlet(clients=30, alpha=0.1)"``; None: ten equal random shares.
@@ -86,14 +88,28 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         ids = None if clients is None else _ids(clients, X)
         with _value_errors(), one_thread():
-            method = read_method(self.method) if isinstance(self.method, str) else self.method
             names = tuple(map(str, self.classes_))
             numbers = torch.ones(X.shape[1], dtype=torch.bool) if self.scale else None
             data = Dataset(_tensor(X), torch.from_numpy(codes), names, owner=ids, numbers=numbers)
+            self.method_ = method = self._method(data, seed)
             federation = self._dealt(data, method, seed)
             self._train(federation, method, seed)
         self.clients_ = np.array(federation.clients) if ids is None else ids[_first_rows(federation)]
         return self
+
+    def _method(self, data: Dataset, seed: int) -> Method:
+        if not isinstance(self.method, str):
+            return self.method
+        wish = wish_of(self.method)
+        if wish is None:
+            return read_method(self.method)
+        task = Task.of(
+            self._dealt(data, Method.of(), seed), self.model, dict(self.settings or {}), cohort=self.cohort
+        )
+        advice = advice_for(task, wish)
+        if len(advice.choices) > 1:
+            raise UserError(f"{several(advice)}: search over 'method' with GridSearchCV")
+        return read_method(advice.best.method)
 
     def _dealt(self, data: Dataset, method: Method, seed: int) -> Federation:
         held_out = HELD_OUT if "validation" in method.uses else 0.0

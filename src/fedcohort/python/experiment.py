@@ -20,6 +20,7 @@ from fedcohort.data.given import dataset_of
 from fedcohort.data.partition import Partitioner
 from fedcohort.data.sources.memory import keep
 from fedcohort.models import Model
+from fedcohort.python.auto import decided
 from fedcohort.python.comparison import Comparison, complete, notes
 from fedcohort.runs.comparison import Plan, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment as Settings
@@ -97,6 +98,8 @@ class Experiment:
         ones continued, and further seeds, methods, values or rounds added. ``progress`` is shown on standard
         error.
         """
+        if resume is None:
+            self._hold(decided(self.settings, Path(out), progress))
         plan = prepare(self.settings, Path(out)) if resume is None else self._reopened(Path(resume))
         if progress and resume is None:
             from fedcohort.cli.tables import messages

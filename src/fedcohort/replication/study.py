@@ -16,7 +16,7 @@ STANDARD_ERROR = 2  # results alone go to standard output
 
 def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[Result]:
     """The rows of a study's file as results; what names their settings is the row itself."""
-    path, found = where / study.file, []
+    path, found, ours = where / study.file, [], version("fedcohort")
     for row in rows_of(path) if path.exists() else []:
         told = {
             "conditions": Template(study.conditions).safe_substitute(row),
@@ -24,7 +24,7 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
             "scale": scale,
             "seed": row.get("seed", "0"),
             "config": config_hash(row),
-            "version": version("fedcohort"),
+            "version": ours,
             "command": f"fedcohort replicate {folder.name}",
         }
         values = {key: number(row.get(key, ""), path) for key in folder.metrics}

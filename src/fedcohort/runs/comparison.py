@@ -258,15 +258,16 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
 def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
     """Every method under all conditions with every seed. Those of one federation follow each other: it is
     made once."""
-    jobs = []
-    variants = [(in_words(point), variant) for point, variant in experiment.variants()]
-    for seed in experiment.seeds:
-        for words, variant in variants:
-            for method in variant.methods:
-                alone = variant.of_one(method)
-                directory = home / run_name(alone.table(method, seed))
-                jobs.append(Job(alone, method, seed, directory, words))
-    return jobs
+    each = [
+        (variant.of_one(method), method, in_words(point))
+        for point, variant in experiment.variants()
+        for method in variant.methods
+    ]
+    return [
+        Job(alone, method, seed, home / run_name(alone.table(method, seed)), words)
+        for seed in experiment.seeds
+        for alone, method, words in each
+    ]
 
 
 def _once(jobs: Sequence[Job]) -> tuple[Job, ...]:

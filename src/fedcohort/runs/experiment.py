@@ -30,7 +30,8 @@ from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
-from fedcohort.runs.method_entries import read_methods, read_own_local, write_method
+from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
+from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, override_all
 from fedcohort.runs.run import Evaluation
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
@@ -72,10 +73,12 @@ class Experiment:
     trackers: tuple[Tracker, ...] = field(default=(), compare=False)  # they change no result
     means: Means = field(default_factory=Means, compare=False)  # nor do these
     notes: tuple[str, ...] = field(default=(), compare=False)  # choices made for the user
+    undecided: tuple[str, ...] = field(default=(), compare=False)  # titles of methods, one of which is "auto"
 
     @classmethod
-    def read(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Experiment":
-        """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``."""
+    def read(cls, path: str | Path, overrides: Iterable[str] = (), clients_here: bool = True) -> "Experiment":
+        """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``; unless its clients are
+        simulated here, its methods must be named."""
         path = Path(path)
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -90,6 +93,8 @@ class Experiment:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from None
         notes = override_all(table, overrides)
+        if not clients_here:
+            refuse_auto(table)
         experiment = cls.of(table, path.stem)
         return dataclasses.replace(experiment, notes=(*notes, *experiment.notes)) if notes else experiment
 
@@ -108,6 +113,8 @@ class Experiment:
             top = top if number else build(_Top, filled, "")  # an experiment is that of the first
         for module in top.imports:
             import_own(module, "imports")
+        if asks_for_auto(table):
+            return cls._settled(table, name, elsewhere)
         methods, split = read_methods(top.method), dict(top.split)
         if "validation" not in split and any("validation" in method.uses for method in methods):
             split["validation"] = HELD_OUT
@@ -148,6 +155,16 @@ class Experiment:
             means=build(Means, top.run, "run"),
             notes=tuple(notes),
         )
+
+    @classmethod
+    def _settled(cls, table: Mapping[str, Any], name: str, elsewhere: bool) -> "Experiment":
+        """With a method in place of ``auto``, by what the clients of the first seed reveal."""
+        if elsewhere:
+            refuse_auto(table)
+        probe = cls.of({**table, "method": "fedavg"}, name)
+        methods, undecided, notes = settle(listed(table["method"]), probe.task(probe.seeds[0]))
+        settled = cls.of({**table, "method": methods}, name)
+        return dataclasses.replace(settled, undecided=undecided, notes=(*notes, *settled.notes))
 
     def tracked(self, texts: Iterable[str]) -> "Experiment":
         """The same experiment with further trackers, written like ``mlflow(experiment='hearts')``."""

@@ -21,14 +21,18 @@ from fedcohort.util.names import safe_name
 from fedcohort.util.settings import build, checked
 
 
+def listed(entries: Any) -> list[Any]:
+    """The entries of ``method``, which may be a text, or of every ``[[method]]``."""
+    return [entries] if isinstance(entries, str) else list(entries)
+
+
 def read_methods(entries: Any) -> tuple[Method, ...]:
     """What ``method`` or every ``[[method]]`` asks for; at least one, and none twice."""
-    listed = [entries] if isinstance(entries, str) else list(entries)
-    if not listed:
+    if not listed(entries):
         raise UserError(
             "method: the list is empty; name at least one, for example [[method]] name = 'fedavg'"
         )
-    methods = tuple(_read(entry, f"method.{number}") for number, entry in enumerate(listed))
+    methods = tuple(_read(entry, f"method.{number}") for number, entry in enumerate(listed(entries)))
     for position, method in enumerate(methods):
         _refuse_twice(method, methods[:position])
     return methods
@@ -36,8 +40,7 @@ def read_methods(entries: Any) -> tuple[Method, ...]:
 
 def read_own_local(entries: Any, methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     """By title, the ``local`` of entries that have one."""
-    listed = [entries] if isinstance(entries, str) else list(entries)
-    given = [entry.get("local", {}) if isinstance(entry, Mapping) else {} for entry in listed]
+    given = [entry.get("local", {}) if isinstance(entry, Mapping) else {} for entry in listed(entries)]
     for number, own in enumerate(given):
         build(Local, checked(own, dict, f"method.{number}.local"), f"method.{number}.local")
     return {method.title: dict(own) for method, own in zip(methods, given, strict=True) if own}
