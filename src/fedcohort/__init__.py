@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fedcohort.report import write_diagnosis, write_report
     from fedcohort.runs.results import results
     from fedcohort.runs.run import Evaluation, Result, run
+    from fedcohort.serving.model import ServedModel, load_model
     from fedcohort.util.errors import UserError
 
 _HOMES = {
@@ -74,15 +75,16 @@ _HOMES = {
     "fedcohort.report": ["write_diagnosis", "write_report"],
     "fedcohort.runs.results": ["results"],
     "fedcohort.runs.run": ["Evaluation", "Result", "run"],
+    "fedcohort.serving.model": ["ServedModel", "load_model"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Advice", "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment",
     "Faults", "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy",
-    "Profile", "Result", "Selector", "ServerOptimiser", "SplitPlan", "Task", "Transform", "UserError",
-    "advise", "diagnose", "federate", "load", "partitioner", "preset", "read_counts", "register", "results",
-    "run", "write_diagnosis", "write_report",
+    "Profile", "Result", "Selector", "ServedModel", "ServerOptimiser", "SplitPlan", "Task", "Transform",
+    "UserError", "advise", "diagnose", "federate", "load", "load_model", "partitioner", "preset",
+    "read_counts", "register", "results", "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Message
 
 from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
@@ -13,43 +13,13 @@ from fedcohort.flower.messages import Payload
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Result, run
 from support.flower_tiny import through_flower
+from support.hospitals import SITES, asked, clients, write_tables
 from support.inprocess import FIRST, InProcess
-
-SITES = {"site2": (40, 0.0), "site10": (30, 40.0)}  # patients, and how much older they are
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    """Two hospitals whose columns stand in another order, with a few ages missing."""
-    random = np.random.default_rng(0)
-    for site, (patients, older) in SITES.items():
-        lines = ["age,smoker,pressure,outcome" if site == "site2" else "pressure,outcome,smoker,age"]
-        for number in range(patients):
-            outcome, smoker = ("ill", "well")[number % 2], ("yes", "no")[number % 3 % 2]
-            age = "" if number % 11 == 10 else f"{random.normal(50 + older + 9 * (number % 2), 9):.1f}"
-            pressure = f"{random.normal(120 - 8 * (number % 2), 10):.0f}"
-            cells = {"age": age, "smoker": smoker, "pressure": pressure, "outcome": outcome}
-            lines.append(",".join(cells[name] for name in lines[0].split(",")))
-        (tmp_path / f"{site}.csv").write_text("\n".join(lines) + "\n")
-    return tmp_path
-
-
-def asked(tables: Path, method: str = "fedavg", **changes: object) -> Experiment:
-    data = {"source": "table", "path": str(tables / "*.csv"), "label": "outcome", "client": "@file"}
-    data |= {"missing": "mean", **changes.pop("data", {})}  # type: ignore[dict-item]
-    settings = {"rounds": 3, "cohort": 2, "model": "logistic", "split": {"test": 0.3, "validation": 0.2}}
-    return Experiment.of(
-        {**settings, "method": method, "data": data, "local": {"lr": 0.1, "batch": 8}, **changes}
-    )
-
-
-def clients(tables: Path, out: Path, privacy: dict[str, str]) -> InProcess:
-    contexts = {}
-    for number, site in enumerate(privacy):
-        own = {"data": str(tables / f"{site}.csv"), "name": site, "keep": str(out / "keep")}
-        own |= {"privacy": privacy[site]} if privacy[site] else {}
-        contexts[FIRST + number] = Context(1, FIRST + number, own, RecordDict(), {})
-    return InProcess(contexts)
+    return write_tables(tmp_path)
 
 
 def deployed(tables: Path, out: Path, experiment: Experiment, **privacy: str) -> tuple[Result, InProcess]:

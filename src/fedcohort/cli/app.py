@@ -11,6 +11,7 @@ from fedcohort.cli.advise import advise
 from fedcohort.cli.bench import bench
 from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
+from fedcohort.cli.export import export, predict
 from fedcohort.cli.flower import app as flower_app
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
@@ -37,9 +38,9 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-TRAINING = demo, run, tune, replicate
-LOOKING = diagnose, advise, report, table, assign, drift, watch, serve, bench, methods
-for command in (*TRAINING, *LOOKING):
+TRAINING, USING = (demo, run, tune, replicate), (export, predict)
+LOOKING = diagnose, advise, report, table, assign, drift, watch, serve
+for command in (*TRAINING, *LOOKING, *USING, bench, methods):
     app.command()(command)
 new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=True)
 new_app.command("method")(new_method)

@@ -47,7 +47,7 @@ def dataset_of(data: Any, **options: Any) -> Dataset:
         if options:
             raise UserError(f"a fedcohort Dataset is complete: leave {', '.join(options)} out")
         return data
-    if _is_frame(data):
+    if is_frame(data):
         return _of_frame(data, **options)
     if unknown := [name for name in options if name not in ("y", "clients", "test", "normalise")]:
         raise UserError(f"arrays take y, clients, test and normalise, but no '{unknown[0]}': leave it out")
@@ -87,7 +87,7 @@ def _arrays(data: Any, y: Any = None, clients: Any = None) -> Arrays:
         raise UserError(f"{type(data).__name__} cannot be dealt to clients: {KINDS}")
     if isinstance(data, np.ndarray | torch.Tensor | list) or hasattr(data, "__array__"):
         return Arrays(
-            _array(data), None if y is None else _array(y), None if clients is None else _names(clients)
+            as_array(data), None if y is None else as_array(y), None if clients is None else _names(clients)
         )
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise UserError(f"{type(data).__name__} cannot be dealt to clients: {KINDS}")
@@ -105,7 +105,7 @@ def _gathered(data: Any) -> tuple[np.ndarray, np.ndarray]:
         item = data[place]
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise UserError(f"item {place} of the Dataset is a {type(item).__name__}, not (example, label)")
-        example, label = _pixels(item[0]), _array(item[1])
+        example, label = _pixels(item[0]), as_array(item[1])
         if label.size != 1:
             raise UserError(f"item {place} of the Dataset has {label.size} labels: give one for each example")
         if place == 0:
@@ -123,11 +123,11 @@ def _gathered(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _pixels(example: Any) -> np.ndarray:
     """Of a PIL image its channels first, as everywhere here."""
-    array = _array(example)
+    array = as_array(example)
     return np.moveaxis(array, -1, 0) if hasattr(example, "getbands") and array.ndim == 3 else array
 
 
-def _array(values: Any) -> np.ndarray:
+def as_array(values: Any) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
@@ -143,10 +143,10 @@ def _names(clients: Any) -> np.ndarray:
     listed = np.asarray(clients, dtype=object) if isinstance(clients, list) else np.asarray(clients)
     if listed.dtype == object and any(each is None or each != each for each in listed.tolist()):
         raise UserError("some client ids are missing: name the client of every row")
-    return np.array(_array(clients))
+    return np.array(as_array(clients))
 
 
-def _is_frame(data: Any) -> bool:
+def is_frame(data: Any) -> bool:
     """A table of pandas or Polars; neither is imported to find out."""
     package = type(data).__module__.partition(".")[0]
     return package in ("pandas", "polars") and hasattr(data, "columns")
@@ -163,12 +163,12 @@ def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     if unfit := [name for name in OF_FILES if name in options]:
         raise UserError(f"'{unfit[0]}' is about files: leave it out")
     source = build(Table, {"path": "", **options}, "data")
-    tested = None if test is None else _polars(test, source.empty)
-    dataset = source.of(_polars(frame, source.empty), tested)
+    tested = None if test is None else as_polars(test, source.empty)
+    dataset = source.of(as_polars(frame, source.empty), tested)
     return replace(dataset, provenance={**dataset.provenance, "source": "memory"})
 
 
-def _polars(frame: Any, empty: Sequence[str]) -> "pl.DataFrame":
+def as_polars(frame: Any, empty: Sequence[str], blank: bool = False) -> "pl.DataFrame":
     """The same table for Polars, column by column: what else it would need to read pandas may be missing."""
     import polars as pl
 
@@ -178,7 +178,7 @@ def _polars(frame: Any, empty: Sequence[str]) -> "pl.DataFrame":
         if not frame.columns.is_unique:
             raise UserError("two columns of the frame have the same name: rename one")
         frame = pl.DataFrame({str(name): _cells(frame[name]) for name in frame.columns}, strict=False)
-    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made")
+    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made", blank)
 
 
 def _cells(column: Any) -> Any:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fedcohort.data.locate import Places, user_path
 from fedcohort.data.unpack import is_gzipped, read_bytes
 from fedcohort.util.errors import UserError
 from fedcohort.util.memory_limit import refuse_beyond
-from fedcohort.util.settings import nearest
+from fedcohort.util.settings import between, nearest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,36 +38,42 @@ EMPTY_FILE = "check it, or move it out of the folder if the other files are enou
 
 
 def read_table(
-    path: str, where: Places, header: bool, separator: str, empty: Sequence[str] = ()
+    path: str, where: Places, header: bool, separator: str, empty: Sequence[str] = (), blank: bool = False
 ) -> "pl.DataFrame":
     """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name.
 
-    Columns are those of the first file, in its order. Cells that hold a word of ``empty`` are empty.
+    Columns are those of the first file, in its order. Cells that hold a word of ``empty`` are empty; lines of
+    such cells alone are no rows, unless ``blank``.
     """
     import polars as pl
 
     frames: list[pl.DataFrame] = []
     for file in _files(path, where):
         name = Path(file.name.removesuffix(".gz")).stem
-        named = usable(_read_one(file, header, separator), name, empty, f"{file} holds no rows: {EMPTY_FILE}")
+        otherwise = f"{file} holds no rows: {EMPTY_FILE}"
+        named = usable(_read_one(file, header, separator), name, empty, otherwise, blank)
         columns = frames[0].columns if frames else named.columns
         _refuse_other_columns(file, named.columns, columns)
         frames.append(named[columns])
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def usable(frame: "pl.DataFrame", name: str, empty: Sequence[str], otherwise: str) -> "pl.DataFrame":
-    """A table of this name without its empty cells and lines; ``otherwise`` is said if nothing is left."""
+def usable(
+    frame: "pl.DataFrame", name: str, empty: Sequence[str], otherwise: str, blank: bool = False
+) -> "pl.DataFrame":
+    """A table of this name without its empty cells and, unless ``blank``, lines; ``otherwise`` is said if
+    nothing is left."""
     import polars as pl
 
-    frame = cleaned(frame, [*MISSING, *empty])
+    frame = cleaned(frame, [*MISSING, *empty], blank)
     if frame.height == 0 or frame.width == 0:
         raise UserError(otherwise)
     return frame.with_columns(pl.lit(name).alias(FILE))
 
 
-def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
-    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows.
+def cleaned(frame: "pl.DataFrame", missing: Sequence[str], blank: bool = False) -> "pl.DataFrame":
+    """Cells without blanks around them, null where they hold a word of ``missing``; blank lines are no rows,
+    unless ``blank``.
 
     Meanwhile columns are numbered: Polars takes names such as ``*`` or ``^a.*$`` for several columns.
     """
@@ -77,7 +83,7 @@ def cleaned(frame: "pl.DataFrame", missing: Sequence[str]) -> "pl.DataFrame":
     frame = frame.rename(dict(zip(names, map(str, range(len(names))), strict=True)))
     trimmed = frame.with_columns(words.str.strip_chars())
     cells = trimmed.with_columns(pl.when(~words.is_in(list(missing))).then(words).name.keep())
-    cells = cells.filter(~pl.all_horizontal(pl.all().is_null()))
+    cells = cells if blank else cells.filter(~pl.all_horizontal(pl.all().is_null()))
     cells.columns = names
     return cells
 
@@ -256,8 +262,9 @@ def _nearly_numbers(column: "pl.Series") -> bool:
     return bool(numbers.sum() >= NEARLY_ALL * (len(column) - column.null_count()))
 
 
-def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
-    """Of a column of numbers, tell the first cell that is none."""
+def refuse_word(frame: "pl.DataFrame", name: str, cure: str = "") -> NoReturn:
+    """Of a column of numbers, tell the first cell that is none; unless ``cure`` is given, that of a table to
+    train on."""
     import polars as pl
 
     words = frame[name].alias(PLAIN).cast(pl.String)
@@ -265,13 +272,11 @@ def _refuse_word(frame: "pl.DataFrame", name: str) -> NoReturn:
     at = int(is_word.arg_true()[0])
     word, file = words[at], frame[FILE][at]
     row = int((frame[FILE][: at + 1] == file).sum())
-    cure = f"correct it, add '{word}' to 'empty'"
+    first = f"correct it, add '{word}' to 'empty'"
     if re.match(COMMA, word):
-        cure = "write numbers with a point instead of the comma"
-    raise UserError(
-        f"column '{name}' holds numbers, but '{word}' in row {row} of {file}: {cure}, "
-        "or add the column to 'categorical'"
-    )
+        first = "write numbers with a point instead of the comma"
+    cure = cure or f"{first}, or add the column to 'categorical'"
+    raise UserError(f"column '{name}' holds numbers, but '{word}' in row {row} of {file}: {cure}")
 
 
 def label_column(frame: "pl.DataFrame", name: str) -> np.ndarray:
@@ -302,7 +307,7 @@ class Column:
 
     name: str
     levels: tuple[str, ...] | None = None  # categories; None for numbers and texts
-    text_width: int = 0
+    text_width: Annotated[int, between(0, 2**16)] = 0
     fill: bool = False  # a number may be missing: NaN, until the data are scaled
 
     @property
@@ -323,7 +328,7 @@ class Column:
             return (words[:, None] == np.array(self.levels)[None]).astype(np.float32)
         numbers = as_numbers(column)
         if numbers is None:
-            _refuse_word(frame, self.name)
+            refuse_word(frame, self.name)
         self._refuse_odd(numbers)
         return numbers.astype(np.float32)[:, None]
 
@@ -396,7 +401,7 @@ def learn_column(
     numbers = None if name in categorical else as_numbers(frame[name])
     if numbers is None:
         if name not in categorical and _nearly_numbers(frame[name]):
-            _refuse_word(frame, name)
+            refuse_word(frame, name)
         levels = tuple(np.unique(as_names(frame[name])).tolist())
         if len(levels) > LEVELS:
             raise UserError(

@@ -24,12 +24,12 @@ def words_of(text: str) -> list[str]:
 
 def tokenise(
     train: Sequence[str], test: Sequence[str] | None, words: int, length: int
-) -> tuple[Tensor, Tensor | None, int]:
-    """Both parts as token ids in the training part's vocabulary, and how many kinds of tokens that has."""
+) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
+    """Both parts as token ids in the training part's vocabulary, and its words."""
     vocabulary = learn_vocabulary(train, words)
     x = encode_texts(train, vocabulary, length)
     test_x = None if test is None else encode_texts(test, vocabulary, length)
-    return x, test_x, len(vocabulary) + RESERVED
+    return x, test_x, tuple(vocabulary)
 
 
 def learn_vocabulary(texts: Iterable[str], size: int) -> dict[str, int]:

@@ -99,7 +99,7 @@ def _worker(
         raise refuse("a run that is no longer the one it agreed to: start a new one")
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
-    return Handler(method, task, store, policy, reading)
+    return Handler(method, task, store, policy, reading, experiment.model)
 
 
 def _check_places(data: dict[str, Any]) -> None:

@@ -18,10 +18,12 @@ from typing import Any
 
 from fedcohort.core.records import Memory
 from fedcohort.models.flat import Weights
+from fedcohort.serving.model import FACTS, ServedModel
 from fedcohort.util.checkpoint import write_atomically
 
 RUNS = 16  # whose folders stay
 TOKEN = re.compile(r"[0-9a-f]{8,64}")
+SERVED = "served"  # the folder of the model that served this client last
 NEVER = -1  # the version of a memory that was never written
 AGREED = ("method", "seeds", "data", "split", "model", "privacy", "imports")  # settings that a run keeps
 
@@ -103,6 +105,10 @@ class ClientStore:
         count = len(stored) // 2
         return [Weights(stored[f"{n}/params"], stored[f"{n}/buffers"]) for n in range(count)]
 
+    def keep_served(self, model: ServedModel) -> None:
+        """In the place of the one before, for the owner of the data to use."""
+        model.save(self.folder / SERVED)
+
     def _read(self, name: str) -> Memory | None:
         from safetensors.torch import load_file
 
@@ -122,6 +128,12 @@ class ClientStore:
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         aside.replace(self._path(name))
+
+
+def last_served(home: Path) -> Path | None:
+    """The folder of the model that served a client last, by what it keeps in its ``--home``."""
+    found = home.glob(f"fedcohort/*/*/{SERVED}/{FACTS}")
+    return max((path.parent for path in found), key=_last_used, default=None)
 
 
 def _last_used(folder: Path) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedcohort.core import uploads
+from fedcohort.core import batchnorm, uploads
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
@@ -22,6 +22,8 @@ from fedcohort.core.roles.optional import Asks, Polls, Rations, Summarises
 from fedcohort.core.round.merge import plan_of
 from fedcohort.core.schema import answers_of
 from fedcohort.core.task import Task
+from fedcohort.data.preparation import preparation_of
+from fedcohort.data.scaling import Rule
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER, ClientStore
@@ -30,6 +32,8 @@ from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
 from fedcohort.models.last_layer import completed
+from fedcohort.serving.architecture import Architecture
+from fedcohort.serving.model import ServedModel
 from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
@@ -48,10 +52,12 @@ class Handler:
         store: ClientStore,
         policy: Policy,
         reading: Mapping[str, Any],
+        model: Mapping[str, Any],
     ) -> None:
-        """``reading`` are the run's options for reading the client's data, which the server chose."""
+        """``reading`` are the run's options for reading the client's data, which the server chose; ``model``
+        is the network as the run names it."""
         self.method, self.task, self.store, self.policy = method, task, store, policy
-        self.reading = reading
+        self.reading, self.model = reading, model
         self.engine = ReferenceEngine(task) if policy.exact else CarefulEngine(task)
         self.alone = torch.tensor([0])
         self.level = policy.level(method.privacy(task.privacy).counts)
@@ -268,6 +274,10 @@ class Handler:
         engine, facts = self.present(payload), payload.facts
         model = self._served(engine, payload)
         kept = self._kept(engine, payload)
+        try:
+            self._keep(model, kept, payload)
+        except Exception:  # somebody's own network, or a full disk: the run goes on without
+            log.exception("the model that serves this client cannot be kept for use")
         told, tensors = self._scores(engine, model, kept)
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
@@ -302,6 +312,21 @@ class Handler:
         if payload.facts["version"] is not None:
             return self._mine(engine, whole(payload.facts, "version", NEVER, LATEST))
         return payload.tensors.get("model/0") or payload.tensors["down"]
+
+    def _keep(self, model: Memory, kept: Recall | None, payload: Payload) -> None:
+        """The model that serves this client stays here, ready for use."""
+        data, settings = self.task.data, {key: value for key, value in self.model.items() if key != "name"}
+        rule: Rule = self.reading.get("scale", "federated")
+        rule = "client" if rule == "federated" and data.scale is None else rule
+        preparation, scaling = preparation_of(data, rule), None
+        if not data.vocabulary:
+            scaling = preparation.scaling(data.shape[0], data.scale, data.moments)
+        weights = batchnorm.worn(Weights(model["params"], model["buffers"]), kept and kept(0))
+        encoders = self.store.encoders() if payload.facts["merge"] else None
+        plain = Architecture(self.model["name"], settings, data.shape, data.vocabulary)
+        fits, network = plain.holding(self.task.model, weights, encoders or (), data.num_classes)
+        words = f"client {data.clients[0]}"
+        self.store.keep_served(ServedModel(network, fits, data.classes, preparation, scaling, words))
 
     def present(self, payload: Payload) -> ReferenceEngine:
         """The engine; once models are merged, that of the merged task."""

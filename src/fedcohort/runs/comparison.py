@@ -16,6 +16,7 @@ from fedcohort.core.round.loop import start
 from fedcohort.core.round.misfit import misfit
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
+from fedcohort.data.preparation import preparation_of
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
@@ -35,6 +36,7 @@ from fedcohort.runs.standings import Outcome, titled
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
+    PREPARATION,
     ROSTER,
     RunSettings,
     read_environment,
@@ -281,7 +283,7 @@ def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None 
     numbers, table = read_result(job.directory), job.table
     if numbers is not None:
         check_config(job.directory, table)
-        if not (job.directory / ROSTER).exists():
+        if not all((job.directory / name).exists() for name in (ROSTER, PREPARATION)):
             _add_roster(job, table)
         return _outcome(job, numbers)
     task = job.experiment.task(job.seed)
@@ -310,14 +312,15 @@ def _add_roster(job: Job, table: dict[str, Any]) -> None:
 def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
     """With all that a report will need to know, so that it needs neither the data nor the user's code."""
     seen = task if job.method.pooled else task.for_method(job.method)
-    profile = seen.profile(job.method)
+    profile, told = seen.profile(job.method), task.data.provenance["data"]
     return Recorder(
         job.directory,
         table,
         task.data.fingerprint(),
-        read=task.data.provenance["data"].get("read", ""),
+        read=told.get("read", ""),
         about=About.of(job.method, seen, profile),
         revealed=Revealed.of(seen.data, profile.counts, profile.summaries),
+        preparation=preparation_of(task.data, job.experiment.scale),
     )
 
 

@@ -4,6 +4,7 @@
 config.toml             the experiment file of this one run
 about.json              what a report says of the method, so that it needs none of its code
 roster.safetensors      the clients, their sizes and, unless withheld, their label counts as revealed
+preparation.json        how rows become examples: columns, categories, words
 env.json                versions, machine, command, seconds, how the data were read and their fingerprint
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
@@ -43,6 +44,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.records import Clients
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State, pack, renamed, unpack
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
@@ -52,6 +54,7 @@ from fedcohort.runs.stored import (
     AGAIN,
     CONFIG,
     ENVIRONMENT,
+    PREPARATION,
     RESULT,
     ROSTER,
     TABLE,
@@ -115,12 +118,15 @@ class Recorder(Callback):
         read: str = "",
         about: About | None = None,
         revealed: Revealed | None = None,
+        preparation: Preparation | None = None,
     ) -> None:
         """``reopen`` finds clients' memories if they are not in the directory; ``read`` says how the data
-        were read; ``about`` and ``revealed`` are for those who look at the directory later."""
+        were read; ``about``, ``revealed`` and ``preparation`` are for those who look at the directory
+        later."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
-        self.read, self.about, self.revealed = read, about, revealed
-        self.reopen: Reopen = reopen or partial(ClientStore.reopen, directory / CLIENTS)
+        self.read, self.about = read, about
+        self.private = {ROSTER: revealed, PREPARATION: preparation}  # for the owner of the directory alone
+        self.reopen = reopen
         self.saved = -1  # round of the last checkpoint
         self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
         self.digest = hashlib.sha256()  # of the table
@@ -151,7 +157,9 @@ class Recorder(Callback):
                 f"{self.directory}: the data changed since the run was started, or an older fedcohort scaled "
                 "them in another way: restore them, or start a new run"
             )
-        state, size, path = self._state(tensors), facts["table_bytes"], self.directory / TABLE
+        method = Method.parse(self.config["method"][0]["name"])
+        state = read_state(self.directory, tensors, method, self.reopen)
+        size, path = facts["table_bytes"], self.directory / TABLE
         table = read_bytes(path, LARGE, AGAIN)[:size]
         if len(table) < size:
             raise UserError(f"{path} is shorter than its checkpoint says: start the run again")
@@ -165,13 +173,6 @@ class Recorder(Callback):
         self.in_use.append(state.clients)
         self._open("ab")
         return state, rows
-
-    def _state(self, tensors: dict[str, torch.Tensor]) -> State:
-        try:
-            method = Method.parse(self.config["method"][0]["name"])
-            return unpack(renamed(tensors, method), self.reopen)
-        except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
-            raise damaged(self.directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 
     @contextmanager
     def doubting(self, restored: tuple[State, list[Row]] | None) -> Iterator[None]:
@@ -196,8 +197,9 @@ class Recorder(Callback):
         for name, text in texts.items():
             if not (only_missing and (self.directory / name).exists()):
                 checkpoint.write_atomically(self.directory / name, text.encode())
-        if self.revealed is not None and not (only_missing and (self.directory / ROSTER).exists()):
-            self.revealed.write(self.directory / ROSTER)
+        for name, kept in self.private.items():
+            if kept is not None and not (only_missing and (self.directory / name).exists()):
+                kept.write(self.directory / name)
         self._environment()  # before anything is trained: the end of the run needs it
 
     def _environment(self) -> dict[str, Any]:
@@ -280,6 +282,17 @@ def load_checkpoint(directory: Path) -> tuple[dict[str, torch.Tensor], dict[str,
     """The newest good checkpoint of a run that is to be continued."""
     tensors, facts = checkpoint.load(directory, tidy=True)
     return tensors, {**facts, **fields(facts, FACTS, directory / checkpoint.CURRENT, AGAIN)}
+
+
+def read_state(
+    directory: Path, tensors: dict[str, torch.Tensor], method: Method, reopen: Reopen | None = None
+) -> State:
+    """The state in a checkpoint; ``reopen`` finds clients' memories that are not in the directory."""
+    reopen = reopen or partial(ClientStore.reopen, directory / CLIENTS)
+    try:
+        return unpack(renamed(tensors, method), reopen)
+    except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:
+        raise damaged(directory / checkpoint.CURRENT, f"{error} is wrong", AGAIN) from None
 
 
 @contextmanager

@@ -32,6 +32,7 @@ ENVIRONMENT = "env.json"
 TABLE = "table.csv"
 RESULT = "result.json"
 ROSTER = "roster.safetensors"  # who takes part, and what they told of their data
+PREPARATION = "preparation.json"  # how rows become examples
 AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
 Seed = Annotated[int, between(-(2**53), 2**53)]

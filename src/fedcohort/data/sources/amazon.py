@@ -38,5 +38,5 @@ class Amazon:
         owner = "domain" if self.owner == "domain" else "reviewer_id"
         data = Text(str(found), "text", label, owner, None, self.words, self.length).load(where)
         names = tuple(MEANING.get(name, name) for name in data.classes) if label == "label" else data.classes
-        story = {"source": "amazon", **vars(self), "vocabulary": data.vocabulary}
-        return replace(data, classes=names, provenance=story)
+        kept = {key: data.provenance[key] for key in ("vocabulary", "preparation")}
+        return replace(data, classes=names, provenance={"source": "amazon", **vars(self), **kept})

@@ -10,9 +10,11 @@ from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import hash_texts, numbers_of
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.locate import HubPath, Places
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
+from fedcohort.data.tables import Column
 from fedcohort.util.errors import UserError
-from fedcohort.util.settings import at_least, nearest
+from fedcohort.util.settings import between, nearest
 
 
 @register
@@ -27,7 +29,7 @@ class HuggingFace:
     split: str = "train"
     test_split: str | None = None
     config: str | None = None  # the hub calls it a subset
-    text_width: Annotated[int, at_least(2)] = 512
+    text_width: Annotated[int, between(2, 2**16)] = 512
     normalise: bool = True
 
     def load(self, where: Places) -> Dataset:
@@ -41,6 +43,8 @@ class HuggingFace:
         names = getattr(train.features[self.y], "names", None)
         y, test_y, classes = encode_labels(labels, test_labels, tuple(names) if names else None)
         story = {"source": "huggingface", **vars(self)}
+        if text:
+            story["preparation"] = Preparation((Column(self.x, text_width=self.text_width),))
         return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, numbers=numbers)
 
     def _columns(self, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

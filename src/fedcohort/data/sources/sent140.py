@@ -14,8 +14,9 @@ import numpy as np
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.locate import DataPath, Places
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
-from fedcohort.data.texts import tokenise
+from fedcohort.data.texts import RESERVED, tokenise
 from fedcohort.data.unpack import read_bytes
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least
@@ -52,9 +53,11 @@ class Sent140:
             raise UserError(f"{TRAIN[0]} is missing: put it into a folder {FOLDERS[0]} (from {HOME})")
         tweets, asked = read_tweets(train), None if test is None else read_tweets(test)
         test_text, test_label = (None, None) if asked is None else (asked.text, asked.label)
-        x, test_x, kinds = tokenise(tweets.text, test_text, self.words, self.length)
+        x, test_x, words = tokenise(tweets.text, test_text, self.words, self.length)
         y, test_y, names = encode_labels(tweets.label, test_label, ("negative", "positive"))
+        kinds, read = len(words) + RESERVED, Preparation((), "text", words, self.length)
         story = {"source": "sent140", **vars(self), "file": train.name, "vocabulary": kinds}
+        story["preparation"] = read
         # The users of the test tweets are others than those who train, so they own nothing here.
         return Dataset(x, y, names, test_x, test_y, tweets.user, None, story, kinds)
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.locate import DataPath, Places
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
 from fedcohort.data.tables import (
     FILE,
@@ -23,13 +22,10 @@ from fedcohort.data.tables import (
     row_order,
 )
 from fedcohort.util.errors import UserError
-from fedcohort.util.memory_limit import refuse_beyond
 from fedcohort.util.settings import between
 
 if TYPE_CHECKING:
     import polars as pl
-
-FLOAT, COPIES = 4, 3  # bytes of a feature; of each column, of all together, and of these in order
 
 
 @register
@@ -69,18 +65,14 @@ class Table:
     def of(self, frame: "pl.DataFrame", test: "pl.DataFrame | None", share: bool = False) -> Dataset:
         """The data set in tables that were read."""
         self._require_columns(frame)
-        columns = [
-            learn_column(frame, name, self.text, self.categorical, self.missing == "mean", self.text_width)
-            for name in self._features(frame)
-        ]
+        preparation = self.learn(frame)
         labels, test_labels = self._labels(frame), None if test is None else self._labels(test)
         names = None
         if self.threshold is not None:
             names = (f"at most {self.threshold:g}", f"above {self.threshold:g}")
         y, test_y, classes = encode_labels(labels, test_labels, names, self.classes)
-        kinds = [column.kind == "numbers" for column in columns for _ in range(column.width)]
-        x, y, owner = self._sorted(columns, frame, y)
-        test_x, test_y, test_owner = self._sorted(columns, test, test_y)
+        x, y, owner = self._sorted(preparation, frame, y)
+        test_x, test_y, test_owner = self._sorted(preparation, test, test_y)
         return Dataset(
             x,
             y,
@@ -89,18 +81,27 @@ class Table:
             test_y,
             owner,
             test_owner,
-            self._story(frame, columns),
+            {**self._story(frame, preparation.columns), "preparation": preparation},
             share=share,
-            numbers=torch.tensor(kinds) if any(kinds) else None,
-            gaps=self.missing == "mean",
+            numbers=preparation.numbers if preparation.numbers.any() else None,
+            gaps=preparation.gaps,
         )
 
-    def _sorted(self, columns: list[Column], frame: Any, y: Any) -> tuple[Any, Any, Any]:
+    def learn(self, frame: "pl.DataFrame") -> Preparation:
+        """How the rows of such a table become examples."""
+        fill = self.missing == "mean"
+        columns = tuple(
+            learn_column(frame, name, self.text, self.categorical, fill, self.text_width)
+            for name in self._features(frame)
+        )
+        return Preparation(columns, "", (), 0, self.header, self.separator, self.empty, fill)
+
+    def _sorted(self, preparation: Preparation, frame: Any, y: Any) -> tuple[Any, Any, Any]:
         """Examples, labels and clients in an order that does not depend on the file's."""
         if frame is None:
             return None, None, None
-        x, owner = _encode(columns, frame), client_column(frame, self.client)
-        order = row_order(frame, *(column.name for column in columns), self.label, self.client)
+        x, owner = preparation.encode(frame), client_column(frame, self.client)
+        order = row_order(frame, *preparation.reads, self.label, self.client)
         return x[order], y[order], None if owner is None else owner[order]
 
     def _require_columns(self, frame: "pl.DataFrame") -> None:
@@ -134,7 +135,7 @@ class Table:
             raise UserError(f"label '{self.label}' holds words: 'threshold' is for numbers, remove it")
         return (labels > self.threshold).astype(np.int64)
 
-    def _story(self, frame: "pl.DataFrame", columns: list[Column]) -> dict[str, Any]:
+    def _story(self, frame: "pl.DataFrame", columns: tuple[Column, ...]) -> dict[str, Any]:
         filled = {
             column.name: n
             for column in columns
@@ -158,14 +159,3 @@ def _account(kinds: Counter[str], filled: dict[str, int], rows: int) -> str:
         f"{told}; {sum(filled.values()):,} of {cells:,} numbers are missing and filled with the mean, "
         f"most in '{most}' ({filled[most] / rows:.0%})"
     )
-
-
-def _encode(columns: list[Column], frame: "pl.DataFrame") -> Tensor:
-    known = set(frame.columns)  # asked for once: it is a list made anew each time
-    for column in columns:
-        if column.name not in known:
-            require(frame, column.name, "features")
-    width = sum(column.width for column in columns)
-    needed = COPIES * FLOAT * frame.height * width
-    refuse_beyond(needed, f"a table of {width:,} features", "give fewer columns")
-    return torch.from_numpy(np.concatenate([column.encode(frame) for column in columns], axis=1))

@@ -8,9 +8,10 @@ import numpy as np
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.locate import DataPath, Places
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
 from fedcohort.data.tables import as_words, client_column, label_column, read_table, require, row_order
-from fedcohort.data.texts import tokenise
+from fedcohort.data.texts import RESERVED, tokenise
 from fedcohort.util.settings import at_least
 
 
@@ -38,9 +39,11 @@ class Text:
         test_texts, test_labels, test_owner = (
             (None, None, None) if self.test_path is None else self._columns(self.test_path, where)
         )
-        x, test_x, kinds = tokenise(texts, test_texts, self.words, self.length)
+        x, test_x, words = tokenise(texts, test_texts, self.words, self.length)
         y, test_y, classes = encode_labels(labels, test_labels)
-        story = {"source": "text", **vars(self), "vocabulary": kinds}
+        kinds = len(words) + RESERVED
+        read = Preparation((), self.text, words, self.length, self.header, self.separator)
+        story = {"source": "text", **vars(self), "vocabulary": kinds, "preparation": read}
         return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, kinds)
 
     def _columns(self, path: str, where: Places) -> tuple[list[str], np.ndarray, np.ndarray | None]:

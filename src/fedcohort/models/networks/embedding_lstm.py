@@ -47,7 +47,7 @@ class LSTM(nn.Module):
         self.drop_input, self.drop_memory = nn.Dropout(input_dropout), nn.Dropout(recurrent_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = state = x.new_zeros(len(x), self.cell.hidden_size)
+        hidden = state = x.new_zeros(x.shape[0], self.cell.hidden_size)
         keep_input = self.drop_input(torch.ones_like(x[:, 0]))
         keep_memory = self.drop_memory(torch.ones_like(hidden))
         for token in x.unbind(1):

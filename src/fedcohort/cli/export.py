@@ -1,0 +1,152 @@
+"""The commands of a model in use: ``export`` and ``predict``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedcohort.util.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from fedcohort.runs.stored import FinishedRun
+
+
+def export(
+    run: Annotated[
+        Path, typer.Argument(help="A finished run, a comparison, or the --home of a 'flower client'.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model's folder: new, or empty.")],
+    client: Annotated[str | None, typer.Option(help="The model that serves this client.")] = None,
+    group: Annotated[int | None, typer.Option(min=0, help="The model of this group.")] = None,
+    newcomer: Annotated[
+        Path | None,
+        typer.Option(help="The model of the group that a newcomer with these label counts belongs to."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="With --newcomer: its table has a row per sample; the label column.")
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows of who will use the model, where the run does not say how to read or scale them."
+        ),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Execute the modules that the directory's files name.")
+    ] = False,
+) -> None:
+    """Write the model of a finished run into a folder, to be used without the run and its data.
+
+    fedcohort export runs/hearts-001 --out model
+
+    Of a comparison it is the best method's, with its best seed. Where several models serve the clients, say
+    whose: [bold]--client hospital-a[/bold], [bold]--group 2[/bold], or [bold]--newcomer counts.csv[/bold]
+    for the group nearest by labels, as 'fedcohort assign' finds it.
+
+    Where each client scaled its numbers by its own rows, [bold]--rows[/bold] are rows of who will use the
+    model; likewise after a deployment, whose server knows no columns.
+    """
+    if sum(each is not None for each in (client, group, newcomer)) > 1:
+        raise UserError("a model is for one: give one of --client, --group and --newcomer")
+    from fedcohort.export.card import card
+    from fedcohort.export.choice import best_run
+    from fedcohort.export.folder import write_model
+    from fedcohort.export.served import Whose, served_model
+    from fedcohort.flower.client_store import last_served
+
+    if (served := last_served(run)) is not None:
+        if any(each is not None for each in (client, group, newcomer, rows)):
+            raise UserError("a client has the one model that serves it: leave the options out")
+        _write_kept(served, out, trust)
+        return
+    finished, chosen = best_run(run)
+    if newcomer is not None:
+        group = _nearest_group(finished, newcomer, label)
+    found = served_model(finished, Whose(client, group), rows, trust)
+    write_model(found.model, card(found.model, finished, found.clients, chosen), out)
+    if chosen:
+        print(f"Chosen: {chosen}")
+    print(f"{out}: the model for {found.model.serves}")
+
+
+def _write_kept(served: Path, out: Path, trust: bool) -> None:
+    """What a client of a deployment keeps is a model folder without card."""
+    from fedcohort.export.card import plain_card
+    from fedcohort.export.folder import write_model
+    from fedcohort.serving.model import FACTS, load_model
+    from fedcohort.util.files import read_json
+
+    model = load_model(served, allow=[read_json(served / FACTS)["architecture"]["name"]] if trust else ())
+    write_model(model, plain_card(model, f"the run {served.parent.parent.name} of a deployment"), out)
+    print(f"{out}: the model that served {model.serves} last")
+
+
+def _nearest_group(run: "FinishedRun", counts: Path, label: str | None) -> int:
+    from fedcohort.diagnosis.assign import join_by_counts
+    from fedcohort.diagnosis.read import read_counts
+
+    joining = join_by_counts(run, read_counts(counts, None, label, single=True))
+    if len(joining.clients) != 1:
+        raise UserError(f"{counts} tells of {len(joining.clients)} newcomers: give the counts of one")
+    return joining.group[0]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that 'fedcohort export' wrote.")],
+    rows: Annotated[Path, typer.Argument(help="New rows: CSV, Parquet; npz for models of arrays, images.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The answers, a row for each row (CSV).")],
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="No prediction where its probability is below this.")
+    ] = 0.0,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="A column of the new rows to repeat beside the answers.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="A module:function that makes the folder's network, if it is not fedcohort's own."),
+    ] = None,
+) -> None:
+    """Answer new rows with an exported model: prediction, and the probability p_CLASS of each class.
+
+    fedcohort predict model new.csv --out predictions.csv --threshold 0.7 --id patient
+
+    Columns may stand in any order, and others are ignored. A category that training never saw is counted and
+    told. The folder is enough: no training data, no run.
+    """
+    import polars as pl
+
+    from fedcohort.serving.model import load_model
+    from fedcohort.serving.rows import read_rows
+    from fedcohort.util.checkpoint import write_atomically
+
+    served = load_model(model, allow=allow or ())
+    data = read_rows(rows, served.preparation)
+    chances = served.predict_proba(data)
+    answers = served.named(chances, threshold)
+    columns = {f"p_{name}": chances[:, place] for place, name in enumerate(served.classes)}
+    table = pl.DataFrame({"prediction": pl.Series(answers.tolist(), dtype=pl.String), **columns})
+    if identifier is not None:
+        table = table.insert_column(0, _identifier(data, identifier, table.columns))
+    if out.exists() and out.samefile(rows):
+        raise UserError(f"{out} holds the rows themselves: choose another --out")
+    try:
+        write_atomically(out, table.write_csv().encode())
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror}): choose another --out") from None
+    unsure = sum(answer is None for answer in answers)
+    told = f", {unsure} without a prediction, as none reaches {threshold:g}" if threshold else ""
+    print(f"{out}: {len(answers)} rows answered by the model for {served.serves}{told}")
+
+
+def _identifier(data: "pl.DataFrame | np.ndarray", name: str, taken: list[str]) -> "pl.Series":
+    from fedcohort.util.settings import nearest
+
+    known = getattr(data, "columns", [])
+    if name not in known:
+        raise UserError(f"the new rows have no column '{name}' (--id){nearest(name, known)}")
+    if name in taken:
+        raise UserError(f"'{name}' is also a column of the answers: rename it")
+    return data[name]  # type: ignore[return-value]

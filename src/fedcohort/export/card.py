@@ -1,0 +1,119 @@
+"""The model card: what a model was made of, how good it is and how sure that is, and what it is not for."""
+
+from collections.abc import Iterable, Sequence
+from math import isnan
+
+from fedcohort.core.evaluate import Row
+from fedcohort.runs.stored import FinishedRun, read_result
+from fedcohort.serving.model import ServedModel
+from fedcohort.util.names import safe_name
+
+SHOWN = 50  # columns and classes that are listed
+RECALL = "global.accuracy["
+
+NOT_FOR = """\
+## What it must not be used for
+
+- **Rows of another origin.** It is tested on rows of the clients named above. Elsewhere its accuracy is
+  unknown: test it on rows whose answer you know before you rely on it, and again when the data change.
+- **Decisions without a person** where a wrong answer does harm. `--threshold` leaves rows unanswered that the
+  model is unsure of; its probabilities are not calibrated.
+- **Anything but these classes.** What is none of them gets the name of one.
+- **Hiding its training data.** Weights can tell of the rows that they were made of. Who may not know of these
+  rows may not get the model.
+"""
+
+
+def card(model: ServedModel, run: FinishedRun, clients: Sequence[int], chosen: str) -> str:
+    """Of a model of ``run`` that serves these clients."""
+    settings, facts = run.settings, run.environment()
+    made = [
+        f"- method: `{settings.method}`, seed {settings.seed}, {settings.rounds} rounds",
+        f"- chosen as: {chosen}" if chosen else "",
+        f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
+        f"- network: {settings.model}; data: {settings.source}, partition {settings.partition}",
+        f"- sha256 of the data, as dealt to clients: `{facts['fingerprint']}`",
+        f"- made by fedcohort {facts['versions']['fedcohort']}, torch {facts['versions']['torch']}, "
+        f"started {facts['started']}",
+    ]
+    return _page(model, made, _quality(run, clients))
+
+
+def plain_card(model: ServedModel, origin: str) -> str:
+    """Of a model that a client of a deployment was served by: the numbers are at the server."""
+    return _page(model, [f"- from {origin}"], ["How good it is, the server's report says."])
+
+
+def _page(model: ServedModel, made: Iterable[str], quality: Iterable[str]) -> str:
+    reads, prepared = model.architecture, model.preparation
+    rows = f"arrays (npz) of shape n x {' x '.join(map(str, reads.shape))}"
+    if prepared.reads:
+        rows = f"tables with the columns {_listed(prepared.reads)}"
+    lines = [
+        "# Model card",
+        "",
+        f"For **{safe_name(model.serves)}**. It reads {rows}, and answers with one of {len(model.classes)} "
+        f"classes: {_listed(model.classes)}.",
+        "",
+        "```console",
+        "$ fedcohort predict . new.csv --out predictions.csv",
+        "```",
+        "",
+        "## How it was made",
+        "",
+        *filter(None, made),
+        f"- numbers are scaled by {SCALED[prepared.scale]}",
+        "",
+        "## How good it is",
+        "",
+        *quality,
+        "",
+        NOT_FOR,
+    ]
+    return "\n".join(lines)
+
+
+SCALED = {
+    "federated": "the mean and deviation of all clients' training rows",
+    "client": "the mean and deviation of the rows of who uses the model, given when it was exported",
+    "none": "nothing",
+}
+
+
+def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
+    rows = [row for row in run.rows() if row.client and row.scope == "personal"]
+    names = list(run.group)
+    own = {names[place] for place in clients}
+    right, total = _pooled(row for row in rows if row.client in own)
+    whose = f"{len(own)} clients" if len(own) > 1 else "the client"
+    yield f"Accuracy on the {total:,} test samples of {whose} that it serves: {share(right, total)}."
+    result = read_result(run.directory) or {}
+    recalls = {key[len(RECALL) : -1]: value for key, value in result.items() if key.startswith(RECALL)}
+    if recalls:
+        yield "\nOf all clients' test samples, each answered by the model that serves its client:"
+        yield from ("", "| class | recall |", "|---|---|")
+        for name, value in list(recalls.items())[:SHOWN]:
+            yield f"| {safe_name(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
+
+
+def _pooled(rows: Iterable[Row]) -> tuple[int, int]:
+    """Right answers and test samples, of each client's last rows."""
+    last: dict[tuple[str, str], float] = {(row.client, row.metric): row.value for row in rows}
+    sizes = {client: value for (client, metric), value in last.items() if metric == "test_size" and value}
+    right = sum(last[client, "accuracy"] * size for client, size in sizes.items())
+    return round(right), round(sum(sizes.values()))
+
+
+def share(right: int, total: int) -> str:
+    """With Wilson's interval."""
+    from scipy.stats import binomtest
+
+    if not total:
+        return "unknown, as there are none"
+    low, high = binomtest(right, total).proportion_ci(method="wilson")
+    return f"{right / total:.1%} (95 % interval {low:.1%} to {high:.1%})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"`{safe_name(name)}`" for name in names[:SHOWN]) + more
