@@ -42,7 +42,7 @@ def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
         wanted = {"global.accuracy", "personal.accuracy", "ad", "sdad", "bytes_up", "bytes_down", "groups"}
         assert wanted <= set(entry["metrics"])
         kept = {path.name for path in Path(entry["dir"]).iterdir()}
-        told = {"config.toml", "env.json", "about.json", "roster.safetensors"}
+        told = {"config.toml", "env.json", "about.json", "roster.safetensors", "preparation.json"}
         assert kept == {*told, "table.csv", "state.safetensors", "result.json"}
         assert json.loads((Path(entry["dir"]) / "result.json").read_text()) == entry["metrics"]
 
