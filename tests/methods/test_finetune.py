@@ -171,6 +171,12 @@ def test_what_is_measured_is_what_clients_use():
     assert (before["groups"], after["groups"]) == (1, task.data.num_clients)
 
 
+def test_its_name_says_how_the_common_model_is_trained():
+    for text in ("fedavg+finetune", "ifca+finetune(lr=0.5)", "fedavg"):
+        assert str(Method.parse(text)) == text
+    assert str(Method.parse("finetune")) == "fedavg+finetune"
+
+
 def test_it_is_no_method_of_one_model():
     assert Method.parse("fedavg").one_model
     assert not Method.parse("fedavg+finetune").one_model

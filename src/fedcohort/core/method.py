@@ -199,10 +199,11 @@ class Method:
         return self.label or str(self)
 
     def __str__(self) -> str:
-        """The shortest text that :meth:`parse` turns into this method."""
+        """The shortest text that :meth:`parse` turns into this method and that names how it is trained."""
         defaults = set(DEFAULTS.values())
         shown = [text for part in self.parts if (text := spell(part)) not in defaults]
-        return "+".join(shown) or "fedavg"
+        trained = [text for text in shown if text != spell(self.adaptation)]
+        return "+".join(shown if trained else ["fedavg", *shown])
 
 
 def _refuse_what_cannot_scale(part: Part, profile: Profile) -> None:

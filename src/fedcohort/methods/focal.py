@@ -28,9 +28,7 @@ SURE = 1e-12  # as good as no doubt; the slope of a power below 1 has no end at 
 class Focal(Objective):
     """Counts a sample the less the surer the model is of its class, so that steps go to what is hard."""
 
-    gamma: Annotated[float, at_least(0), tune(0, 5)] = (
-        2.0  # how quickly what is easy is let go; 0: plain training
-    )
+    gamma: Annotated[float, at_least(0), tune(0, 5)] = 2.0  # how soon the easy is let go; 0: plain training
     balanced: bool = False  # also weigh classes by how rare they are at the client
 
     def criterion(self, logits: Tensor, labels: Tensor, view: View) -> Tensor:
