@@ -202,11 +202,22 @@ def test_fewer_rounds_are_refused(tmp_path: Path) -> None:
         ({"method.fedprox.nu": [1]}, "method.fedprox.nu: unknown; known: mu"),
         ({"zip": True, "local.lr": [0.1], "rounds": [1, 2]}, "local.lr has 1, rounds has 2"),
         ({"zip": 3}, "sweep.zip: 3 is not true or false"),
+        ({"imports.0": ["evil"]}, "'imports.0' is not swept"),
+        ({"track": {"mlflow": {"uri": ["sqlite:///x"]}}}, "'track.mlflow.uri' is not swept"),
+        ({f"model.a{n}": list(range(10)) for n in range(99)}, "more than 10,000 combinations"),
+        ({"local.lr": list(range(10**6))}, "local.lr has 1,000,000 values, give at most"),
     ],
 )
 def test_mistakes_are_named(sweep: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        list(asked(sweep=sweep).variants())
+        list(asked(sweep=sweep, imports=["json"]).variants())
+
+
+def test_very_many_runs_are_refused_before_they_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="200,000 runs, and a comparison has at most 100,000"):
+        prepare(asked(seeds=list(range(10**5))), tmp_path)
+    with pytest.raises(UserError, match="seeds: 7 is listed twice"):
+        asked(seeds=[*range(10**5), 7])
 
 
 def test_written_on_the_command_line() -> None:

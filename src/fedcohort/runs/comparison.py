@@ -54,6 +54,7 @@ from fedcohort.util.files import damaged, read_toml, refuse_links
 from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_code
 
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
+MOST = 100_000  # runs of a comparison
 
 
 class StoppedError(Exception):
@@ -263,6 +264,8 @@ def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
         for point, variant in experiment.variants()
         for method in variant.methods
     ]
+    if (runs := len(experiment.seeds) * len(each)) > MOST:
+        raise UserError(f"these are {runs:,} runs, and a comparison has at most {MOST:,}: ask for fewer")
     return [
         Job(alone, method, seed, home / run_name(alone.table(method, seed)), words)
         for seed in experiment.seeds

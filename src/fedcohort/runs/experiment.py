@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -376,9 +377,9 @@ def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
     """At least one, and none twice: each run has its own directory."""
     if not entries:
         raise UserError(f"{path}: the list is empty, give at least one")
-    for position, entry in enumerate(entries):
-        if entry in entries[:position]:
-            raise UserError(f"{path}: {entry} is listed twice, list it once")
+    entry, times = Counter(entries).most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{path}: {entry} is listed twice, list it once")
     return entries
 
 

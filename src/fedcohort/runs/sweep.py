@@ -26,7 +26,10 @@ ELSEWHERE = {  # what is not swept, and what does it instead
     "seeds": "list several seeds under 'seeds'",
     "name": "it changes nothing",
     "imports": "it changes nothing",
+    "track": "it changes no result",
+    "run": "it changes no result",
 }
+MOST = 10_000  # values of a setting, and combinations in all
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,11 @@ class Sweep:
     def _checked(self) -> "Sweep":
         lengths = {key: len(values) for key, values in self.values}
         for key in lengths:
-            if key in ELSEWHERE:
-                raise UserError(f"sweep: '{key}' is not swept: {ELSEWHERE[key]}")
+            word = key if key.startswith(OF_METHODS) else key.partition(".")[0]
+            if word in ELSEWHERE:
+                raise UserError(f"sweep: '{key}' is not swept: {ELSEWHERE[word]}")
+        if not self.zipped and prod(lengths.values()) > MOST:
+            raise UserError(f"sweep: its values have more than {MOST:,} combinations: give fewer values")
         if self.zipped and len({*lengths.values()}) > 1:
             told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
             raise UserError(f"sweep.zip: lists that go together are equally long, but {told}")
@@ -117,6 +123,8 @@ def _listed(key: str, values: Any) -> tuple[Any, ...]:
         raise UserError(f"sweep: {key} = {values!r:.100} is not a list: write {key} = [{values!r:.100}]")
     if not values:
         raise UserError(f"sweep: the list of {key} is empty, give at least one value")
+    if len(values) > MOST:
+        raise UserError(f"sweep: {key} has {len(values):,} values, give at most {MOST:,}")
     twice = [value for place, value in enumerate(values) if value in values[:place]]
     if twice:
         raise UserError(f"sweep: {key} has {twice[0]!r:.100} twice, list it once")
