@@ -138,7 +138,7 @@ def overview(entries: Sequence[dict[str, Any]]) -> str:
 
 
 INTRODUCTION = """\
-A method is one part for each of five roles and any number of transforms, and
+A method is one part for each of six roles and any number of transforms, and
 [any two parts compose](../compositions.md) unless they claim the same role or the table there says why not.
 *also*: further roles that a part claims. *up / down*: bytes of a round, as a multiple of FedAvg's, measured
 as each page says. `fedcohort methods NAME` shows a page in the terminal."""
@@ -148,6 +148,7 @@ HEADINGS = {
     "averaging": "Averagings: how updates become one move",
     "server_optimiser": "Server optimisers: how the server steps along it",
     "grouping": "Groupings: which model serves whom",
+    "adaptation": "Adaptations: what a client makes of it before it uses it",
     "transform": "Transforms: what becomes of an update on its way",
     "reference": "Reference lines",
 }

@@ -24,7 +24,7 @@ JOBS = {
     "B": "LeNet-5, 10 of 100 clients",
     "C": "perceptron, 100 of 1,000 small clients",
 }
-ROLES = ("selector", "objective", "averaging", "server_optimiser", "grouping", "transform")
+ROLES = ("selector", "objective", "averaging", "server_optimiser", "grouping", "adaptation", "transform")
 
 
 def fedcohort(*words: str) -> str:

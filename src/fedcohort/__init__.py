@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedcohort.core.method import Method
     from fedcohort.core.profile import Local, Privacy, Profile
     from fedcohort.core.roles import (
+        Adaptation,
         Aggregator,
         Averaging,
         Grouping,
@@ -54,6 +55,7 @@ _HOMES = {
     "fedcohort.api": ["register"],
     "fedcohort.core.method": ["Method"],
     "fedcohort.core.roles": [
+        "Adaptation",
         "Aggregator",
         "Averaging",
         "Grouping",
@@ -80,10 +82,10 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Advice", "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation", "Experiment",
-    "Faults", "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective", "Privacy",
-    "Profile", "Result", "Selector", "ServedModel", "ServerOptimiser", "SplitPlan", "Task", "Transform",
-    "UserError", "advise", "diagnose", "federate", "load", "load_model", "partitioner", "preset",
+    "Adaptation", "Advice", "Aggregator", "Averaging", "Comparison", "Dataset", "Diagnosis", "Evaluation",
+    "Experiment", "Faults", "FederatedClassifier", "Federation", "Grouping", "Local", "Method", "Objective",
+    "Privacy", "Profile", "Result", "Selector", "ServedModel", "ServerOptimiser", "SplitPlan", "Task",
+    "Transform", "UserError", "advise", "diagnose", "federate", "load", "load_model", "partitioner", "preset",
     "read_counts", "register", "results", "run", "write_diagnosis", "write_report",
 ]  # fmt: skip
 

@@ -211,6 +211,7 @@ def test_methods_explains_a_combination(cli: Cli) -> None:
         "fedavg": ["averaging"],
         "server_sgd": ["server_optimiser"],
         "one": ["grouping"],
+        "unchanged": ["adaptation"],
         "clip": ["transform"],
     }
     assert entry["parts"][1]["settings"] == {"mu": 0.5}
@@ -234,7 +235,7 @@ def test_a_new_method_runs_at_once(role: str, cli: Cli, here: Path, elsewhere: P
     own = "--set", f"imports=['{name}']", "--set", f"method=['{name}']"
     result = cli("run", "e.toml", *own, "--json", "--quiet")
     assert result.err == ""
-    assert runs(result.out)[0]["method"] == name
+    assert runs(result.out)[0]["method"] == (f"fedavg+{name}" if role == "adaptation" else name)
 
 
 def test_how_a_table_was_read_is_told_and_kept(cli: Cli, here: Path) -> None:

@@ -13,21 +13,22 @@ from fedcohort.methods.one import One
 from fedcohort.methods.plain import Plain
 from fedcohort.methods.scaffold import Scaffold
 from fedcohort.methods.server_sgd import ServerSGD
+from fedcohort.methods.unchanged import Unchanged
 from fedcohort.methods.uniform import Uniform
 from fedcohort.util.errors import UserError
 
 
 def test_a_role_that_nobody_claims_gets_its_default():
-    assert Method.of() == Method(Uniform(), Plain(), FedAvg(), ServerSGD(), One())
+    assert Method.of() == Method(Uniform(), Plain(), FedAvg(), ServerSGD(), One(), Unchanged())
     assert Method.parse("fedlecc+fedprox(mu=0.5)") == Method(
-        FedLECC(), FedProx(mu=0.5), FedAvg(), ServerSGD(), One()
+        FedLECC(), FedProx(mu=0.5), FedAvg(), ServerSGD(), One(), Unchanged()
     )
 
 
 def test_a_part_may_hold_several_roles():
     method = Method.parse("scaffold")
     assert method.objective is method.averaging is method.server_optimiser
-    assert [part.name for part in method.parts] == ["uniform", "scaffold", "one"]
+    assert [part.name for part in method.parts] == ["uniform", "scaffold", "one", "unchanged"]
     assert roles_of(Scaffold) == ["objective", "averaging", "server_optimiser"]
 
 

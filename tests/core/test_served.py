@@ -37,6 +37,10 @@ def service(text: str, **local: object) -> tuple[Service, Task, dict[str, float]
         ("local_only", {}),
         ("fedconcat(groups=2, rounds=2)", {}),
         ("centralised", {}),
+        ("clust_psi_pfl+finetune(epochs=2)", {}),
+        ("fedavg+finetune", {"bn": "local"}),
+        ("fedavg+finetune", {"bn": "fresh"}),
+        ("fedconcat(groups=2, rounds=2)+finetune(layers='last')", {}),
     ],
 )
 def test_every_client_is_answered_by_the_model_that_serves_it(text, local):
@@ -45,10 +49,13 @@ def test_every_client_is_answered_by_the_model_that_serves_it(text, local):
     x, y = test.x[test.index], test.y[test.index]
     right = served.probabilities(task.model, x, test.client).argmax(1) == y
     assert right.double().mean().item() == pytest.approx(metrics["global.accuracy"])
-    assert len(served.models) == (metrics["groups"] if not local else task.data.num_clients)
+    own = "finetune" in text or local
+    assert int(served.serves.max()) + 1 == (task.data.num_clients if own else metrics["groups"])
 
 
-def test_nobody_is_answered_by_the_mean_of_all_models():
+@pytest.mark.parametrize("further", ["", "+finetune"])
+def test_nobody_is_answered_by_the_mean_of_all_models(further):
+    """As they are before anybody makes them its own."""
     served, task, _ = service("clust_psi_pfl")
     x, nobody = task.data.test.x[:5], torch.full((5,), NOBODY)
     each = [
@@ -58,4 +65,5 @@ def test_nobody_is_answered_by_the_mean_of_all_models():
     size = task.data.sizes[0].double()
     mean = sum(own * n for own, n in zip(each, size, strict=True)) / size.sum()
     assert len(served.models) > 1
+    served, task, _ = service(f"clust_psi_pfl{further}")
     assert served.probabilities(task.model, x, nobody).numpy() == pytest.approx(mean.numpy())

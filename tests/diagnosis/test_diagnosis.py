@@ -131,7 +131,27 @@ def test_few_clients_are_not_told_to_choose_among_themselves() -> None:
     assert advice.startswith(
         "Compare one model per group (ifca) with one for all (fedavg), because groups of one"
     )
-    assert advice.endswith("let all of them take part in every round and compare local_only too.")
+    assert "; with only 4 clients, let all of them take part in every round;" in advice
+
+
+def test_models_of_ones_own_are_advised_where_clients_have_the_samples() -> None:
+    """Half of the clients have 30 samples or more, or 29; groups of one or two clients are no base."""
+    own = "; where clients may have models of their own, compare {}+finetune and local_only too (half of "
+    alone = np.diag([30, 30, 30, 29, 29])
+    assert words(diagnose(alone))[2].endswith(own.format("fedavg") + "them have 30 samples or more).")
+    assert "finetune" not in words(diagnose(np.diag([30, 30, 29, 29, 29])))[2]
+    grouped = np.array([[100, 0, 0]] * 4 + [[0, 60, 40]] * 3 + [[30, 40, 30]] * 3)
+    assert own.format("clust_psi_pfl") in words(diagnose(grouped))[2]
+    assert own.format("ifca") in words(diagnose(B))[2]
+    small = [[131, 111], [150, 85], [6, 92], [41, 119]]
+    assert own.format("fedavg") in words(diagnose(small))[2]
+
+
+def test_where_labels_are_alike_tuning_shows_what_features_do() -> None:
+    for size, shown in ((40, True), (5, False)):
+        advice = words(diagnose(iid(size)))[2]
+        assert advice.startswith("Train one model with plain fedavg")
+        assert ("fedavg+finetune shows whether they do" in advice) == shown
 
 
 def test_a_rare_class_at_one_client_is_neither_skew_nor_a_group() -> None:

@@ -52,15 +52,19 @@ def test_every_way_to_read_a_table(options: dict, tmp_path: Path) -> None:
         "feddyn",
         "centralised",
         "fedconcat(groups=2, rounds=1)",
+        "ifca(groups=2)+finetune",
+        "fedconcat(groups=2, rounds=1)+finetune",
+        "local_only+finetune(layers='last')",
     ],
 )
 def test_every_way_to_serve_a_client(method: str, tmp_path: Path) -> None:
     same_answers(asked("npz", tmp_path, method), tmp_path)
 
 
+@pytest.mark.parametrize("method", ["fedavg", "fedavg+finetune"])
 @pytest.mark.parametrize("bn", ["average", "local", "fresh"])
-def test_batchnorm_in_all_modes(bn: str, tmp_path: Path) -> None:
-    same_answers(asked("images", tmp_path, "fedavg", local={"bn": bn}), tmp_path)
+def test_batchnorm_in_all_modes(bn: str, method: str, tmp_path: Path) -> None:
+    same_answers(asked("images", tmp_path, method, local={"bn": bn}), tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["mean", "median"])

@@ -426,6 +426,20 @@ def test_few_samples_are_not_spoken_of(client: Callable[..., Ask]) -> None:
     assert is_refused(soft(messages.SURVEY, **models))
 
 
+def test_a_model_of_its_own_is_made_as_agreed_or_not_at_all(client: Callable[..., Ask]) -> None:
+    """A few steps make a model that is wrong about nearly everybody less wrong. A client that wants thirty
+    samples has so many to test it on, but fewer to train it on, and takes none."""
+    how = {"number": 0, "version": -1, "budget": {"lr": 1.0, "batch": 16, "epochs": 2}}
+    most = {"split": {"test": 0.6, "validation": 0.1}}
+    open_, wary = (client("finetune(epochs=2)", most, privacy="exact", min_samples=few) for few in (5, 30))
+    before = scored(open_, always("unknown"))
+    assert scored(open_, always("unknown"), adapt=how)["loss"] < before["loss"]
+    assert scored(wary, always("unknown"), adapt=how) == before
+    longer = {**how, "budget": {**how["budget"], "epochs": 3}}
+    for ask, wrong in ((open_, longer), (client(privacy="exact"), how)):
+        assert is_refused(ask(messages.SCORE, {**EVALUATE, "adapt": wrong}, **{"model/0": always("ill")}))
+
+
 def test_a_survey_of_such_models_tells_steps(client: Callable[..., Ask]) -> None:
     """FedSoft asks on how many samples each model is best: of such models, the samples of each class."""
     models = {f"model/{number}": always(kind) for number, kind in enumerate(sorted(KINDS))}

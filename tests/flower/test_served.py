@@ -40,6 +40,9 @@ def run_in(out: Path) -> FinishedRun:
         ("local_only", TINY["model"]),
         ("fedsoft(groups=2)", NORMED),
         ("fedconcat(groups=2, rounds=1)", TINY["model"]),
+        ("fedavg+finetune", NORMED),
+        ("ifca(groups=2)+scaffold+finetune(lr=0.3)", TINY["model"]),
+        ("fedsoft(groups=2)+finetune(layers='last')", NORMED),
     ],
 )
 def test_a_client_keeps_the_model_that_serves_it(method: str, model: object, tmp_path: Path) -> None:
@@ -72,6 +75,21 @@ def test_models_of_clients_own_are_not_at_the_server(tmp_path: Path) -> None:
     through_flower(experiment("local_only", rounds=1), tmp_path)
     with pytest.raises(UserError, match="each exports its own"):
         served_model(run_in(tmp_path), Whose("0"))
+
+
+def test_a_client_s_own_model_is_at_the_client_and_the_common_one_at_the_server(tmp_path: Path) -> None:
+    asked = experiment("fedavg+finetune", rounds=1)
+    through_flower(asked, tmp_path)
+    run = run_in(tmp_path)
+    with pytest.raises(UserError, match="each exports its own"):
+        served_model(run, Whose("0"))
+    with pytest.raises(UserError, match="--group 0 or --newcomer"):
+        served_model(run, Whose())
+    common, own = served_model(run, Whose(group=0)).model, kept(tmp_path, "client_0")
+    assert common.serves == "all 8 clients, before its clients train it further"
+    rows = answered_by_run(experiment("fedavg", rounds=1))[0]
+    same(common, rows)
+    assert not np.allclose(own.predict_proba(rows.rows), rows.answers, atol=1e-3)
 
 
 def test_a_model_that_cannot_be_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,9 @@ COMBINATIONS = [
     "fedentopt+fednova+fedavgm+clip(1.0)",
     "scaffold+topk(0.3)+clip(0.5)+clip(0.2, at='server')",
     "cfl(eps1=9.0, eps2=0.0)+median+topk(0.5)",
+    "fedlecc+fedprox+fedavgm+ifca(groups=2)+clip(1.0)+finetune(steps=3, lr=0.2, layers='last')",
+    "fedconcat(groups=2, rounds=2)+fedlc+finetune",
+    "focal(balanced=True)+fednova+clust_psi_pfl+finetune(epochs=0.5)",
 ]
 EVERYTHING = [*METHODS.names(), *COMBINATIONS]
 FEDERATED = [text for text in EVERYTHING if text != "centralised"]  # whose data stay where they are

@@ -28,6 +28,7 @@ from fedcohort.core.records import (
     mean_memory,
 )
 from fedcohort.core.roles import (
+    Adaptation,
     Aggregator,
     Averaging,
     Grouping,
@@ -85,6 +86,7 @@ from fedcohort.util.settings import above, at_least, at_most, below, between, tu
 
 __all__ = [
     "EQUAL",
+    "Adaptation",
     "Aggregator",
     "Anchor",
     "Asks",

@@ -66,7 +66,7 @@ def export(
     if newcomer is not None:
         group = _nearest_group(finished, newcomer, label)
     found = served_model(finished, Whose(client, group), rows, trust)
-    write_model(found.model, card(found.model, finished, found.clients, chosen), out)
+    write_model(found.model, card(found, finished, chosen), out)
     if chosen:
         print(f"Chosen: {chosen}")
     print(f"{out}: the model for {found.model.serves}")

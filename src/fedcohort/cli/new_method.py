@@ -18,7 +18,7 @@ Where we differ:
     Nothing known.
 """
 
-from dataclasses import dataclass
+from dataclasses import {dataclasses}
 from typing import Annotated
 
 {imports}
@@ -71,12 +71,19 @@ GROUPING = """    groups: Annotated[int, at_least(1)] = 2  # clients are dealt t
         return {"group": rank * min(self.groups, len(rank)) // len(rank)}
 """
 
+ADAPTATION = """    epochs: Annotated[float, at_least(0.1)] = 2.0  # over a client's own samples
+
+    def budget(self, local: Local) -> Local | None:
+        return replace(local, epochs=self.epochs)
+"""
+
 FILES = {
     "selector": (SELECTOR, ("Ids", "Memory", "Round", "Selector")),
     "objective": (OBJECTIVE, ("Anchor", "Objective", "View")),
     "averaging": (AVERAGING, ("Averaging", "Memory", "Round", "Updates")),
     "server_optimiser": (SERVER_OPTIMISER, ("Memory", "Round", "ServerOptimiser", "Updates")),
     "grouping": (GROUPING, ("Grouping", "Memory", "Profile")),
+    "adaptation": (ADAPTATION, ("Adaptation", "Local")),
     "transform": (TRANSFORM, ("Memory", "Transform", "View")),
 }
 
@@ -127,4 +134,6 @@ def _method_text(title: str, role: str) -> str:
         *(["from torch import Tensor", ""] if "Tensor" in body else []),
         f"from fedcohort.api import {', '.join((*names, 'at_least', 'register'))}",
     ]
-    return HEAD.format(title=title, role=ROLES[role].__name__, imports="\n".join(imports)) + body
+    dataclasses = "dataclass, replace" if "replace(" in body else "dataclass"
+    head = {"title": title, "role": ROLES[role].__name__, "dataclasses": dataclasses}
+    return HEAD.format(**head, imports="\n".join(imports)) + body

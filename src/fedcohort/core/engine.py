@@ -96,6 +96,10 @@ class Engine(Protocol):
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         """One round of local training, number ``number``. A client without samples gives no answer."""
 
+    def adapt(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Served]:
+        """The model of each client that trains for itself, as ordered, and sends nothing. Who has no samples
+        or does not arrive at numbers has none. Elsewhere it is made when it is scored, and stays there."""
+
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         """Judged answers of this round, complete with their updates; again they may be fewer."""
 

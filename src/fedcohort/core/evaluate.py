@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
-from fedcohort.core.deltas import Rows
+from fedcohort.core.adapting import adapted, others, trained
 from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
-from fedcohort.core.records import Clients, Round
+from fedcohort.core.records import Clients, Recall, Round
 from fedcohort.core.roles.optional import Asks, Serves, Tells, TellsIID
 from fedcohort.core.round.exchange import ask
 from fedcohort.core.round.loop import Report
@@ -95,6 +95,12 @@ def serving(method: Method, state: State) -> list[Served]:
     return models
 
 
+def in_use(method: Method, state: State, task: Task, engine: Engine) -> tuple[list[Served], Recall | None]:
+    """Each model as clients use it after ``state``; where these find BatchNorm statistics of their own."""
+    state, task, profile, engine = presented(method, state, task, task.profile(method), engine)
+    return adapted(method, state, task, profile, engine, serving(method, state))
+
+
 def served_by(method: Method, group: Group) -> Tensor:
     """The parameters of the model that answers for a group."""
     optimiser, params = method.server_optimiser, group.weights.params
@@ -108,28 +114,20 @@ def adapt(
     remembers; who has nothing to train on keeps the one it has."""
     blank = uploads.blank(method, profile)
     clients, budget = profile.eligible.tolist(), task.local_at(state.round)
-    orders = {}
+    orders = []
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         part = state.groups[int(state.grouping["group"][client])]
         served = served_by(method, part)
         down = down if served is part.weights.params else {**down, "params": served}
         known = state.clients.get(client, blank)
-        orders[client] = Order(client, down, known, budget, transforms=method.transforms)
-    models: list[Served] = []
-    told = engine.train(method.objective, list(orders.values()), state.round)
-    answers = [answer for answer in told if not answer.refused]
-    mine = {answer.client: answer.mine for answer in answers}
+        orders.append(Order(client, down, known, budget, transforms=method.transforms))
+    answers = engine.train(method.objective, orders, state.round)
+    mine = {answer.client: answer.mine for answer in answers if not answer.refused}
     if method.objective.personal:
-        models += [(answer.mine, torch.tensor([answer.client])) for answer in answers]
-    elif answers:
-        moves = Rows([answer.up["delta"] for answer in answers]).tensor()  # at once: they may be elsewhere
-        for answer, delta in zip(answers, moves, strict=True):
-            params = delta.add_(orders[answer.client].down["params"])
-            models.append(({"params": params, "buffers": answer.buffers}, torch.tensor([answer.client])))
-    trained = torch.cat([torch.zeros(0, dtype=torch.long), *(client for _, client in models)])
-    kept = [(model, members[~torch.isin(members, trained)]) for model, members in serving(method, state)]
-    models += [(model, members) for model, members in kept if len(members)]
-    return models, mine
+        own = [(memory, torch.tensor([client])) for client, memory in mine.items()]
+    else:
+        own = trained(orders, answers)
+    return [*own, *others(serving(method, state), own)], mine
 
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
@@ -265,13 +263,15 @@ def evaluation_rows(
     what the server found out about each."""
     state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
-    scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
+    used, kept = adapted(method, state, task, profile, engine, models)
+    scores = _revealed(engine.score(used, ahead, kept), method, task)
     names = task.federation.classes
     rows = scope_rows(state.round, "global", scores, names) + scope_rows(
         state.round, "personal", scores, names
     )
     rows += fairness_rows(state.round, scores.accuracy)
-    rows += group_rows(state.round, state, task, profile.counts, len(models))
+    count = len(profile.eligible) if method.adapts else len(models)
+    rows += group_rows(state.round, state, task, profile.counts, count)
     if not clients:
         return rows, []
     told = _tells(method).of_clients(state.grouping)
@@ -281,8 +281,8 @@ def evaluation_rows(
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
     state, task, profile, engine = presented(method, state, task, profile, engine)
-    models, adapted = adapt(method, state, task, profile, engine)
-    scores = _revealed(engine.score(models, kept=batchnorm.kept(task, adapted, state.clients)), method, task)
+    models, mine = adapt(method, state, task, profile, engine)
+    scores = _revealed(engine.score(models, kept=batchnorm.kept(task, mine, state.clients)), method, task)
     rows = scope_rows(state.round, "adapted", scores, task.federation.classes)
     rows += fairness_rows(state.round, scores.accuracy, "adapted")
     return rows + client_rows(

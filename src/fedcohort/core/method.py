@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.roles import (
     ROLES,
+    Adaptation,
     Averaging,
     Grouping,
     Objective,
@@ -38,6 +39,7 @@ DEFAULTS = {
     "averaging": "fedavg",
     "server_optimiser": "server_sgd",
     "grouping": "one",
+    "adaptation": "unchanged",
 }
 P = TypeVar("P", bound=type[Part])
 
@@ -68,6 +70,7 @@ class Method:
     averaging: Averaging
     server_optimiser: ServerOptimiser
     grouping: Grouping
+    adaptation: Adaptation
     transforms: tuple[Transform, ...] = ()  # in the order in which they change an update
     label: str = field(default="", compare=False)  # what results call it, if not by its text
 
@@ -144,7 +147,12 @@ class Method:
     def one_model(self) -> bool:
         """Whether the same model answers for every client once all rounds are done."""
         together = self.grouping.name == DEFAULTS["grouping"] or isinstance(self.grouping, Merges)
-        return together and not self.objective.personal
+        return together and not self.objective.personal and not self.adapts
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a client may make something else of the model that serves it before it uses it."""
+        return self.adaptation.has_own("budget")
 
     def privacy(self, given: Privacy) -> Privacy:
         for part in self.parts:
@@ -191,10 +199,11 @@ class Method:
         return self.label or str(self)
 
     def __str__(self) -> str:
-        """The shortest text that :meth:`parse` turns into this method."""
+        """The shortest text that :meth:`parse` turns into this method and that names how it is trained."""
         defaults = set(DEFAULTS.values())
         shown = [text for part in self.parts if (text := spell(part)) not in defaults]
-        return "+".join(shown) or "fedavg"
+        trained = [text for text in shown if text != spell(self.adaptation)]
+        return "+".join(shown if trained else ["fedavg", *shown])
 
 
 def _refuse_what_cannot_scale(part: Part, profile: Profile) -> None:

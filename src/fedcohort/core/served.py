@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm
+from fedcohort.core.adapting import adapted, as_used
 from fedcohort.core.engine import Engine
 from fedcohort.core.evaluate import presented, serving
 from fedcohort.core.method import Method
@@ -25,26 +26,26 @@ class Service:
 
     models: tuple[Weights, ...]
     serves: Tensor  # [K] int64: which of them answers for each client
-    share: Tensor  # [M] float64: of all training samples, those of the clients it serves
+    share: Tensor  # [M] float64: of all training samples, those of the clients it serves; 0: one's own
     classes: int
     encoders: tuple[Weights, ...] = ()  # where merged models are read by one layer, see core/round/merge.py
 
     @classmethod
     def of(cls, method: Method, state: State, task: Task, engine: Engine) -> "Service":
         """What ``method`` came to on ``task``."""
-        profile = task.profile(method)
-        state, final, _, _ = presented(method, state, task, profile, engine)
-        models, serves = list[Weights](), torch.zeros(final.federation.num_clients, dtype=torch.int64)
-        kept = batchnorm.kept(final, state.clients)
-        for model, members in serving(method, state):
-            weights = Weights(model["params"], model["buffers"])
-            alike = [members] if kept is None else list(members[:, None])  # statistics are each client's own
-            for some in alike:
-                serves[some] = len(models)
-                models.append(batchnorm.worn(weights, None if kept is None else kept(int(some[0]))))
-        sizes = torch.bincount(serves, weights=final.federation.sizes[0].double(), minlength=len(models))
+        state, final, profile, engine = presented(method, state, task, task.profile(method), engine)
+        shared = serving(method, state)
+        known = list(as_used(*adapted(method, state, final, profile, engine, shared)))
+        anybody = list(as_used(shared, batchnorm.kept(final, state.clients))) if method.adapts else known
+        serves = torch.zeros(final.federation.num_clients, dtype=torch.int64)
+        for number, (_, members) in enumerate(known):
+            serves[members] = number
+        sizes = torch.stack([final.federation.sizes[0, members].sum() for _, members in anybody]).double()
         share, classes = sizes / sizes.sum(), final.federation.num_classes
-        return cls(tuple(models), serves, share, classes, tuple(state.encoders))
+        if method.adapts:  # who is unknown has made nothing of the model that would serve it
+            known, share = [*known, *anybody], torch.cat([torch.zeros(len(known), dtype=share.dtype), share])
+        models = tuple(weights for weights, _ in known)
+        return cls(models, serves, share, classes, tuple(state.encoders))
 
     @torch.no_grad()
     def probabilities(self, network: Flat, x: Tensor, client: Tensor) -> Tensor:

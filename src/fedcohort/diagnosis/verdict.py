@@ -23,6 +23,7 @@ CLEAR = 0.5  # silhouette from which Kaufman and Rousseeuw (1990) call a structu
 SAME = 0.9  # adjusted Rand index from which two readings tell the same story
 NAMED = 4  # groups described in a sentence
 FEW = 10  # with fewer clients than this all can take part in every round
+ENOUGH = 30  # samples with which clients of strong skew mostly do better alone than by fedavg (studies/)
 SMALL = 3  # groups of fewer clients gain little from sharing, and fedgwc forms none
 
 
@@ -78,11 +79,12 @@ def judge(
     """
     cautious = min(chosen, laplace, key=lambda item: get_args(Level).index(item.level))
     clear = None if cautious.level == "little" else clearest(suggestions)
+    sizes = counts[counts.any(axis=1)].sum(axis=1)
     return Verdict(
         cautious.level,
         _skew_sentence(chosen, cautious, label_emd),
         _groups_sentence(cautious, clear, suggestions, counts, class_names),
-        _advice_sentence(cautious.level, clear, suggestions, signed_groups, int(counts.any(axis=1).sum())),
+        _advice_sentence(cautious.level, clear, suggestions, signed_groups, sizes),
         tuple(_notes(counts, client_names, class_names)),
     )
 
@@ -157,29 +159,37 @@ def _advice_sentence(
     clear: Suggestion | None,
     suggestions: Sequence[Suggestion],
     signed_groups: Callable[[], Labels],
-    clients: int,
+    sizes: Array,
 ) -> str:
+    """``sizes`` are the samples of clients that have some."""
+    clients, middle = len(sizes), float(np.median(sizes))
     if level == "little":
-        return "Train one model with plain fedavg: labels call for nothing more (features still may)."
-    few = (
-        f"; with only {clients} clients, let all of them take part in every round and compare local_only too"
+        seen = "; fedavg+finetune shows whether they do" if middle >= ENOUGH else ""
+        return f"Train one model with plain fedavg: labels call for nothing more (features still may{seen})."
+    few = f"; with only {clients} clients, let all of them take part in every round"
+    own = (
+        f"; where clients may have models of their own, compare {{}}+finetune and local_only too (half of "
+        f"them have {middle:.0f} samples or more)"
     )
+    own = own if middle >= ENOUGH else ""
     if clear is None:
         start = "fedavg may do, so compare it" if level == "moderate" else "compare fedavg"
         choose = " and, if a round takes only some clients, with choosing them by labels or losses"
         return (
             f"Train one model for all: {start} with corrected local training (fedprox, scaffold, fedlc)"
-            f"{few if clients < FEW else f'{choose} (fedentopt, fedlecc)'}."
+            f"{few if clients < FEW else f'{choose} (fedentopt, fedlecc)'}{own.format('fedavg')}."
         )
     how = _who_finds(clear, suggestions, signed_groups)
-    start = f"Train one model per group ({how}) if a client may use its group's model"
+    start, base = f"Train one model per group ({how}) if a client may use its group's model", how
     if _mostly_small(clear):
+        base = "fedavg"
         start = (
             f"Compare one model per group ({how}) with one for all (fedavg), because groups of one or two "
             f"clients may gain little"
         )
     choose = "; if one model must serve all and a round takes only some clients, choose them across groups"
-    return f"{start}{few if clients < FEW else f'{choose} (fedlecc, fedentopt)'}."
+    own = own.format(base.partition(",")[0])
+    return f"{start}{few if clients < FEW else f'{choose} (fedlecc, fedentopt)'}{own}."
 
 
 def _who_finds(

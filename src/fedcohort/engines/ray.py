@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedcohort.core.adapting import trained
 from fedcohort.core.deltas import BlockRow
 from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall
@@ -163,6 +164,9 @@ class RayEngine:
             done, left = self._try(Question(what, (ticket.number,)), left)
             told += done
         return told
+
+    def adapt(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Served]:
+        return trained(orders, self.train(objective, orders, number))
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         return list(answers)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedcohort.core.adapting import trained
 from fedcohort.core.batchnorm import worn
 from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall, View
@@ -41,6 +42,9 @@ class ReferenceEngine:
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         able = [order for order in orders if self.size(order)]
         return [self.train_one(order, self.job(objective, order, number)) for order in able]
+
+    def adapt(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Served]:
+        return trained(orders, self.train(objective, orders, number))
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         return list(answers)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from fedcohort.core.evaluate import Row
+from fedcohort.export.served import Served
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.util.names import safe_name
@@ -24,8 +25,9 @@ NOT_FOR = """\
 """
 
 
-def card(model: ServedModel, run: FinishedRun, clients: Sequence[int], chosen: str) -> str:
-    """Of a model of ``run`` that serves these clients."""
+def card(served: Served, run: FinishedRun, chosen: str) -> str:
+    """Of a model of ``run``."""
+    model, clients = served.model, served.clients
     settings, facts = run.settings, run.environment()
     made = [
         f"- method: `{settings.method}`, seed {settings.seed}, {settings.rounds} rounds",
@@ -36,7 +38,14 @@ def card(model: ServedModel, run: FinishedRun, clients: Sequence[int], chosen: s
         f"- made by fedcohort {facts['versions']['fedcohort']}, torch {facts['versions']['torch']}, "
         f"started {facts['started']}",
     ]
-    return _page(model, made, _quality(run, clients))
+    return _page(model, made, [*(UNTOUCHED if served.untouched else ()), *_quality(run, clients)])
+
+
+UNTOUCHED = (
+    "**Nobody tested this model as it is.** Its method has each client train it further on rows of its own, "
+    "and what follows was measured after that. Do so, or test it before you use it.",
+    "",
+)
 
 
 def plain_card(model: ServedModel, origin: str) -> str:

@@ -20,6 +20,7 @@ from fedcohort.data.sources.table import Table
 from fedcohort.data.tables import read_table
 from fedcohort.models.flat import Weights
 from fedcohort.runs.comparison import Job, refuse_misfit, reopen
+from fedcohort.runs.own_models import read_model
 from fedcohort.runs.recorder import read_state
 from fedcohort.runs.stored import PREPARATION, TABLE, FinishedRun
 from fedcohort.serving.architecture import Architecture
@@ -30,6 +31,8 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
 from fedcohort.util.settings import build, nearest
 from fedcohort.util.user_code import resume_command
+
+BEFORE = "before its clients train it further"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Served:
 
     model: ServedModel
     clients: tuple[int, ...]
+    untouched: bool = False  # these train it further before they use it
 
 
 def served_model(run: FinishedRun, whose: Whose, rows: Path | None = None, trust: bool = False) -> Served:
@@ -62,9 +66,10 @@ def served_model(run: FinishedRun, whose: Whose, rows: Path | None = None, trust
     settings = {key: value for key, value in job.experiment.model.items() if key != "name"}
     plain = Architecture(job.experiment.model["name"], settings, roster.shape, roster.vocabulary)
     architecture, network = plain.holding(task.model, weights, state.encoders, roster.num_classes)
-    words = _in_words(whose, roster, clients)
+    untouched = job.method.adapts and whose.client is None
+    words = _in_words(whose, roster, clients) + (f", {BEFORE}" if untouched else "")
     model = ServedModel(network, architecture, roster.classes, preparation, scaling, words)
-    return Served(model.eval(), clients)
+    return Served(model.eval(), clients, untouched)
 
 
 def _task(job: Job, roster: Revealed) -> Task:
@@ -96,8 +101,9 @@ def _weights(
 ) -> tuple[Weights, tuple[int, ...]]:
     """The model by the rule of evaluation, and whom it serves."""
     models, kept = serving(job.method, state), batchnorm.kept(task, state.clients)
-    at_clients = run.about.elsewhere and (job.method.objective.personal or kept is not None)
-    if at_clients:
+    own = job.method.adapts and whose.client is not None
+    at_clients = own or job.method.objective.personal or kept is not None
+    if run.about.elsewhere and at_clients:
         raise UserError(
             f"the clients of {run.directory} keep models of their own: each exports its own, where it ran "
             "'fedcohort flower client', with 'fedcohort export HOME'"
@@ -106,10 +112,14 @@ def _weights(
         place = _place(whose.client, task.federation.clients)
         model = next(model for model, members in models if place in members)
         weights = Weights(model["params"], model["buffers"])
+        if own:
+            return read_model(run.directory, place, len(task.federation.clients), weights), (place,)
         return batchnorm.worn(weights, None if kept is None else kept(place)), (place,)
     alone = job.method.silent or kept is not None
-    if whose.group is None and (len(models) > 1 or alone):
-        groups = "" if alone else f", --group 0 to {len(state.groups) - 1} or --newcomer COUNTS"
+    if whose.group is None and (len(models) > 1 or alone or job.method.adapts):
+        last = len(state.groups) - 1
+        groups = "" if alone else f", --group 0{f' to {last}' if last else ''} or --newcomer COUNTS"
+        groups += f" (a group's, {BEFORE})" if groups and job.method.adapts else ""
         raise UserError(
             f"the clients of {run.directory} are served by several models: choose one with --client{groups}"
         )

@@ -14,6 +14,7 @@ from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
 from fedcohort.core.schema import (
+    ADAPTATION,
     memory_fields,
     model_records,
     order_records,
@@ -58,6 +59,15 @@ class Early(NamedTuple):
 
     facts: dict[str, Any]  # of the order: it counts if the round gives the same one
     reply: Payload | Silence
+
+
+class Adapting(dict[str, Tensor]):
+    """Models that clients are to make of the one they are sent before they are scored."""
+
+    def __init__(self, orders: Sequence[Order], number: int) -> None:
+        super().__init__()
+        self.orders, self.number = {order.client: order for order in orders}, number
+        self.sent = orders[0].down
 
 
 class FlowerEngine:
@@ -122,6 +132,13 @@ class FlowerEngine:
         if orders and not orders[0].judged:
             self._count_empty(answers)
         return answers
+
+    def adapt(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Served]:
+        """Clients know what to minimise: it is their method's."""
+        alike: dict[int, list[Order]] = {}
+        for order in orders:
+            alike.setdefault(id(order.down), []).append(order)
+        return [(Adapting(some, number), torch.tensor([o.client for o in some])) for some in alike.values()]
 
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         payloads = {answer.client: self._message(answer.client, {"number": number}) for answer in answers}
@@ -213,13 +230,15 @@ class FlowerEngine:
     def score(
         self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
     ) -> Scores:
-        """The same message asks for the loss on training data if the method will poll for it, and brings the
-        order of the next round if that is known."""
+        """The same message asks for the loss on training data if the method will poll for it, says how the
+        model is trained further first, and brings the order of the next round if that is known."""
         payloads: dict[int, Payload] = {}
         params: dict[int, Tensor] = {}
         poll = "losses" in self.method.uses
         orders = {} if ahead is None else {o.client: self._order(o, ahead.number) for o in ahead.orders}
         for model, members in models:
+            further = model if isinstance(model, Adapting) else None
+            model = model if further is None else further.sent
             own = model.version if isinstance(model, Kept) else None
             if own is None and kept is not None:
                 model = {**model, "buffers": torch.zeros(0)}
@@ -230,6 +249,7 @@ class FlowerEngine:
                 order = orders.get(client, Payload({}, {}))
                 known = own is not None or _is_sent(model, order)
                 facts = {"version": own, "poll": poll, "order": order.facts or None}
+                facts["adapt"] = None if further is None else self._adaptation(further, client)
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {**whole, **order.tensors}
                 payloads[client] = self._message(client, facts, sent)
@@ -272,6 +292,11 @@ class FlowerEngine:
             "judged": order.judged,
         }
         return Payload(facts, order_records({} if self.method.silent else order.down, order.quota))
+
+    def _adaptation(self, further: Adapting, client: int) -> dict[str, Any]:
+        """What of an order says how a model is trained further."""
+        facts = self._order(further.orders[client], further.number).facts
+        return {key: facts[key] for key in ADAPTATION}
 
     def _version(self, client: int, mine: Memory) -> int:
         """Of the memory that a client is to use."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
+from fedcohort.core.adapting import Alone
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
@@ -275,11 +276,12 @@ class Handler:
         engine, facts = self.present(payload), payload.facts
         model = self._served(engine, payload)
         kept = self._kept(engine, payload)
+        used = self._adapted(engine, model, kept, facts.get("adapt"))
         try:
-            self._keep(model, kept, payload)
+            self._keep(*used, payload)
         except Exception:  # somebody's own network, or a full disk: the run goes on without
             log.exception("the model that serves this client cannot be kept for use")
-        told, tensors = self._scores(engine, model, kept)
+        told, tensors = self._scores(engine, *used)
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
             told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
@@ -290,6 +292,24 @@ class Handler:
         except Refusal as refusal:
             trained = Payload({"code": refusal.code}, {})
         return Payload({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
+
+    def _adapted(
+        self, engine: ReferenceEngine, model: Memory, kept: Recall | None, how: Mapping[str, Any] | None
+    ) -> tuple[Memory, Recall | None]:
+        """What this client makes of the model that serves it, with statistics of its own, if it is to make
+        anything; not on few samples, for its answers to others would tell of them."""
+        if how is None:
+            return model, kept
+        number, version = whole(how, "number", 0, LATEST), whole(how, "version", NEVER, LATEST)
+        order = Order(0, model, self._mine(engine, version), build(Local, how["budget"], "budget"))
+        size = engine.size(order)
+        agreed = self.method.adaptation.budget(engine.task.local)
+        if agreed is None or order.budget.steps_for(size) > agreed.steps_for(size):
+            raise refuse("to train its own model, or longer than the experiment says")
+        if size < self.policy.min_samples:
+            return model, kept
+        made = engine.adapt(Alone.of(self.method, engine.task.model), [order], number)
+        return (made[0][0], None) if made else (model, kept)
 
     def _scores(
         self, engine: ReferenceEngine, model: Memory, kept: Recall | None

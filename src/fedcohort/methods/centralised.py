@@ -14,6 +14,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedcohort.api import (
+    Adaptation,
     Averaging,
     Grouping,
     Ids,
@@ -28,7 +29,7 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class Centralised(Selector, Objective, Averaging, ServerOptimiser, Grouping):
+class Centralised(Selector, Objective, Averaging, ServerOptimiser, Grouping, Adaptation):
     """All training data are moved to one place and passed over as often as the federation would; not
     federated."""
 

@@ -13,7 +13,7 @@ def last_layer(model: Flat) -> tuple[str, nn.Linear]:
     if model.ends_with is None or not isinstance(layer, nn.Linear):
         found = "no layer of its own" if layer is None else type(layer).__name__
         raise UserError(
-            f"models can only be merged at a linear layer, but this one ends with {found}: "
+            f"a network can only be cut before a linear layer, but this one ends with {found}: "
             "make an nn.Linear its last part"
         )
     return model.ends_with, layer

@@ -9,6 +9,7 @@ env.json                versions, machine, command, seconds, how the data were r
 table.csv               the long table ``round, scope, client, group, metric, value``, written as it goes
 state.safetensors       the last checkpoint; state.previous.safetensors is the one before
 clients/                only where clients remember much: a file for each, which the checkpoints refer to
+own.safetensors         only where clients train the model that serves them further: what each of them has
 result.json             the final numbers; its presence means that the run is complete
 ======================= ==============================================================================
 
@@ -46,9 +47,11 @@ from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State, pack, renamed, unpack
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.revealed import Revealed
+from fedcohort.models.flat import Weights
 from fedcohort.runs.about import ABOUT, About
 from fedcohort.runs.experiment import config_hash, difference
 from fedcohort.runs.longer import begins
+from fedcohort.runs.own_models import write_models
 from fedcohort.runs.run import Callback
 from fedcohort.runs.stored import (
     AGAIN,
@@ -216,6 +219,9 @@ class Recorder(Callback):
         """The checkpoint knows nothing of these rows: a run that goes on for more rounds has none of them."""
         self._save()
         self._write(rows)
+
+    def keep(self, models: Sequence[Weights]) -> None:
+        write_models(self.directory, models)
 
     def close(self, state: State) -> None:
         """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its

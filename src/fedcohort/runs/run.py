@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from fedcohort.core.adapting import as_used
 from fedcohort.core.engine import Ahead, Engine
-from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
+from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, in_use, round_rows
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.round.loop import Report, start, step
@@ -15,7 +16,9 @@ from fedcohort.core.round.merge import too_short
 from fedcohort.core.round.preparation import orders_ahead
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
+from fedcohort.data.federation import Federation
 from fedcohort.engines.choice import Means
+from fedcohort.models.flat import Weights
 from fedcohort.presets import read_method
 from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
 from fedcohort.util.errors import UserError
@@ -60,6 +63,9 @@ class Callback:
 
     def conclude(self, state: State, rows: Sequence[Row]) -> None:
         """After the last of all rounds: what a run of more rounds would not have told at this one."""
+
+    def keep(self, models: Sequence[Weights]) -> None:
+        """Then, where clients make models of their own of those that serve them: each client's."""
 
     def close(self, state: State) -> None:
         """At the end, whatever ended it."""
@@ -121,10 +127,21 @@ def run(
             table += ending
             for callback in callbacks:
                 callback.conclude(state, ending)
+            if method.adapts and isinstance(task.federation, Federation):
+                models = _own_models(method, state, task, workers)
+                for callback in callbacks:
+                    callback.keep(models)
     finally:
         for callback in callbacks:
             callback.close(state)
     return Result(method, state, table, final_metrics(table))
+
+
+def _own_models(method: Method, state: State, task: Task, engine: Engine) -> list[Weights]:
+    """Of each client."""
+    used = as_used(*in_use(method, state, task, engine))
+    models = {client: weights for weights, members in used for client in members.tolist()}
+    return [models[client] for client in range(task.federation.num_clients)]
 
 
 class _Measures:

@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
+from fedcohort.core.evaluate import in_use
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
@@ -95,6 +97,19 @@ def check_engines_agree(method: Method) -> None:
         assert_same(other, runs[0], f"{method} with more workers")
 
 
+def check_serves(method: Method) -> None:
+    """Every client is served by one model that is made of numbers, the same on every engine, also where a
+    client that trains for itself arrives at none."""
+    task, state = tiny_task().for_method(method), history(method)[-1]
+    engines = (ReferenceEngine, Backwards, PoolEngine, BatchedEngine, OneBreaks)
+    served = {kind.__name__: _served(method, state, task, kind(task)) for kind in engines}
+    for name, models in served.items():
+        assert models.isfinite().all(), f"{method}: a client is served by what is no number ({name})"
+        if name != OneBreaks.__name__:
+            gap = float((models - served[ReferenceEngine.__name__]).abs().max())
+            assert gap < 1e-5, f"{method}: clients are served by other models, {gap:.1e} away, by {name}"
+
+
 def check_shapes_stay(method: Method) -> None:
     """Every memory looks as it did before the first round; new groups look like old ones, and what a client
     remembers like what one remembers that never trained."""
@@ -181,6 +196,7 @@ CHECKS: tuple[Callable[[Method], None], ...] = (
     check_is_pure,
     check_order_is_irrelevant,
     check_engines_agree,
+    check_serves,
     check_shapes_stay,
     check_chooses_fairly,
     check_survives_dropout,
@@ -189,6 +205,17 @@ CHECKS: tuple[Callable[[Method], None], ...] = (
     check_edges,
     check_learns,
 )
+
+
+def _served(method: Method, state: State, task: Task, engine: ReferenceEngine) -> Tensor:
+    """``[N, P]``: the model of each client."""
+    models, _ = in_use(method, state, task, engine)
+    clients = torch.cat([members for _, members in models])
+    assert clients.sort().values.equal(torch.arange(task.federation.num_clients)), (
+        f"{method}: {clients.tolist()} are served by a model, and not each client by one"
+    )
+    rows = [model["params"] for model, members in models for _ in members]
+    return torch.stack(rows)[clients.argsort()]
 
 
 def _finite(state: State, reports: Sequence[Report]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from fedcohort.core.engine import Engine
-from fedcohort.core.evaluate import serving, settle
+from fedcohort.core.evaluate import in_use
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import Report, start, step
@@ -60,8 +60,9 @@ def history(method: Method) -> tuple[State, ...]:
 def accuracy(method: Method, task: Task, state: State) -> float:
     """Of all test samples, each answered by the model that serves its client."""
     task = task.for_method(method)
-    task, engine = present(method, state, task, ReferenceEngine(task))
-    scores = engine.score(serving(method, settle(method, state, task.profile(method), engine)))
+    models, kept = in_use(method, state, task, ReferenceEngine(task))
+    _, engine = present(method, state, task, ReferenceEngine(task))
+    scores = engine.score(models, kept=kept)
     return float(scores.right.sum() / scores.size.sum())
 
 

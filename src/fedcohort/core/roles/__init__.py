@@ -8,6 +8,7 @@ Objective        what a client minimises, and what it remembers    ``plain``
 Averaging        how one group's updates become one move           ``fedavg``
 ServerOptimiser  how the server steps along that move              ``server_sgd``
 Grouping         which model serves which client                   ``one``
+Adaptation       what a client makes of it before it uses it       ``unchanged``
 Transform        what becomes of an update before it is averaged   none; any number, in order
 ================ ================================================= ==========================
 
@@ -20,6 +21,7 @@ What few methods need is in :mod:`~fedcohort.core.roles.optional`: a part that i
 classes is asked for more.
 """
 
+from fedcohort.core.roles.adaptation import Adaptation
 from fedcohort.core.roles.aggregator import Aggregator
 from fedcohort.core.roles.averaging import Averaging
 from fedcohort.core.roles.grouping import Grouping
@@ -35,6 +37,7 @@ ROLES: dict[str, type[Part]] = {
     "averaging": Averaging,
     "server_optimiser": ServerOptimiser,
     "grouping": Grouping,
+    "adaptation": Adaptation,
     "transform": Transform,
 }
 
@@ -42,6 +45,7 @@ __all__ = [
     "PROBES",
     "ROLES",
     "USES",
+    "Adaptation",
     "Aggregator",
     "Averaging",
     "Grouping",

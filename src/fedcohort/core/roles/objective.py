@@ -8,7 +8,7 @@ from torch import Tensor
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Anchor, LogitMap, Memory, Trained, View
 from fedcohort.core.roles.part import Part
-from fedcohort.models.flat import Weights
+from fedcohort.models.flat import Flat, Weights
 
 
 class Objective(Part):
@@ -20,7 +20,7 @@ class Objective(Part):
     @property
     def affine(self) -> bool:
         """Whether ``anchor`` and ``logits`` say all it does to a step, so that every engine can fuse it."""
-        return not self.has_own("criterion")
+        return not (self.has_own("criterion") or self.has_own("frozen"))
 
     def init_client(self, profile: Profile) -> Memory:
         """What a client that has never trained remembers."""
@@ -40,6 +40,11 @@ class Objective(Part):
         if shift is not None:
             logits = logits + shift
         return F.cross_entropy(logits, labels)
+
+    def frozen(self, model: Flat) -> Tensor | None:
+        """``[P]``: which parameters stay as they were sent, beside those that the network itself freezes.
+        None: no others."""
+        return None
 
     def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
         """(what goes up, what the client remembers)."""

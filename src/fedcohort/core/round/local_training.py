@@ -52,6 +52,13 @@ class Job(NamedTuple):
         )
         return LogitMap(scale, shift)
 
+    @property
+    def frozen(self) -> Tensor | None:
+        """[P]: which parameters do not move. None: all do."""
+        both = self.model.frozen, self.objective.frozen(self.model)
+        fixed = [own for own in both if own is not None]
+        return torch.stack(fixed).any(0) if fixed else None
+
     def reach(self) -> float:
         return reach(self.local, self.view.lr, len(self.plan), self.anchor.pull)
 
@@ -136,7 +143,7 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
     pull, center, offset, drift = job.anchor
     where = weights.params.device
     optimiser, trace = Optimiser(job.local, weights.params), torch.zeros(len(job.plan), device=where)
-    frozen = None if job.model.frozen is None else job.model.frozen.to(where)
+    frozen = None if job.frozen is None else job.frozen.to(where)
     before = None if frozen is None else weights.params.clone()
     for number, (x, y) in enumerate(job.batches()):
         slope, trace[number] = slope_at(job, weights, x, y)

@@ -5,7 +5,14 @@ and the names, shapes, kinds and bounds by which a deployment believes an answer
 written down here.
 """
 
-from fedcohort.core.schema.down import EVERY, INSTRUCTIONS, model_records, order_records, scale_fields
+from fedcohort.core.schema.down import (
+    ADAPTATION,
+    EVERY,
+    INSTRUCTIONS,
+    model_records,
+    order_records,
+    scale_fields,
+)
 from fedcohort.core.schema.field import FACTS, Field, Fields, Range, bytes_of, fields_of
 from fedcohort.core.schema.up import (
     SIDE,
@@ -30,6 +37,7 @@ from fedcohort.core.schema.up import (
 )
 
 __all__ = [
+    "ADAPTATION",
     "EVERY",
     "FACTS",
     "INSTRUCTIONS",

@@ -22,6 +22,7 @@ EVERY = {  # whatever it asks for
 ROUND = {"number": "the number of the round"}
 VERSION = {"version": "which version of its memory counts"}
 STATISTICS = {"statistics": "whether its own BatchNorm statistics count"}
+ADAPTATION = ("number", "version", "budget")  # of what says how to train, that count for a client alone
 INSTRUCTIONS: dict[str, dict[str, str]] = {
     "profile": {},
     "poll": {**ROUND, **STATISTICS, "samples": "on how many samples"},
@@ -39,6 +40,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "evaluation": {
         **VERSION,
         **STATISTICS,
+        "adapt": "how to train the model further first, for itself, if the method does",
         "poll": "whether to tell the loss on training data",
         "order": "what to train next, if that is known",
     },
