@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+export PYTHONDONTWRITEBYTECODE :=  # else every process that a test starts compiles the library again
 
-.PHONY: install demo test test-deploy fuzz mutants lint bench bench-peers bench-scale bench-all crosscheck docs examples studies clean
+.PHONY: install demo test style types suite test-deploy fuzz mutants lint bench bench-peers bench-scale bench-all crosscheck docs examples studies clean
 
 install: $(READY)
 
@@ -17,12 +18,19 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/fedcohort demo
 
-lint: $(READY)
+lint: style types
+
+style: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+types: $(READY)
 	@$(BIN)/mypy
 
-test: lint
+test: style
+	@$(MAKE) --no-print-directory -j 2 types suite  # mypy takes a core for half a minute
+
+suite: $(READY)
 	@$(BIN)/python -m pytest -n 2 tests benchmarks
 
 test-deploy: $(READY)

@@ -1,6 +1,7 @@
 """assign, drift and diagnose --features from the command line, and the mistakes one can make with them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ NEW = "client,0,1,2\nnorth,10,40,0\nsouth,10,40,0\nwest,0,10,40\n"
 
 
 @pytest.fixture
-def run(cli: Cli) -> str:
+def run(run_once: Callable[..., Path]) -> str:
     """The directory of a finished run with several groups."""
-    (entry,) = json.loads(cli("run", "e.toml", "--set", "method=['clust_psi_pfl']", "--json").out)["runs"]
-    return entry["dir"]
+    (run,) = run_once("--set", "method=['clust_psi_pfl']").glob("clust_psi_pfl*")
+    return str(run)
 
 
 def test_assign_by_counts_samples_and_losses(cli: Cli, here: Path, run: str) -> None:

@@ -133,6 +133,8 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     assert labels == {"fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "cafa"}
     assert groups == {"fedavg", "clust_psi_pfl"}
     assert kinds == {"fedavg", "fedgwc"}
+    less = ["seeds=[0]", "method=['fedavg']"]
+    monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, *less]))
     said = cli("demo", "--rounds", "1").out
     assert said.count("After 1 rounds (one seed)") == 3
     assert said.count("30 clients share") == 3

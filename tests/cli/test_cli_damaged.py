@@ -25,10 +25,9 @@ COUNTS = "site,0,1,2\nnorth,4,5,6\n"
 
 
 @pytest.fixture
-def run(cli: Cli, here: Path) -> Path:
+def run(run_once: Callable[..., Path], here: Path) -> Path:
     """A complete run beside another, of two methods."""
-    cli("run", "e.toml", "--set", "method=['fedavg', 'fedprox']", "--quiet")
-    (run,) = (here / "runs/e-001").glob("fedprox*")
+    (run,) = (here / run_once("--set", "method=['fedavg', 'fedprox']")).glob("fedprox*")
     (here / "counts.csv").write_text(COUNTS)
     return run
 
@@ -339,12 +338,11 @@ def test_a_report_writes_where_it_is_told_and_never_through_a_link(run: Path, cl
 
 
 @pytest.fixture
-def stopped(cli: Cli, here: Path) -> Path:
+def stopped(run_once: Callable[..., Path]) -> Path:
     """A run that was stopped after its last checkpoint."""
-    (run,) = json.loads(cli("run", "e.toml", "--json").out)["runs"]
-    directory = Path(run["dir"])
-    (directory / "result.json").unlink()
-    return directory
+    (run,) = run_once().glob("fedprox*")
+    (run / "result.json").unlink()
+    return run
 
 
 ENVIRONMENTS = ["", "[]", "{}", "null", "[" * 100_000, '{"seconds": "long"}']

@@ -61,9 +61,12 @@ def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(here: Pa
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for_rounds(here / "my runs", 25)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    try:
+        wait_for_rounds(here / "my runs", 25)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert out == ""
     said = "Stopped; nothing is lost. Continue with: fedcohort "

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,19 +33,17 @@ def test_report_of_several_directories(cli: Cli, here: Path) -> None:
     assert cli("report", "runs/e-001").out == "report.html\n"
 
 
-def test_a_run_that_lost_its_settings(cli: Cli, here: Path) -> None:
-    cli("run", "e.toml", "--quiet")
-    (config,) = here.glob("runs/e-001/*/config.toml")
+def test_a_run_that_lost_its_settings(run_once: Callable[..., Path], cli: Cli) -> None:
+    (config,) = run_once().glob("*/config.toml")
     config.unlink()
     answer = cli("report", "runs/e-001")
     assert answer.code == 2
     assert "config.toml: restore it" in answer.err
 
 
-def test_a_directory_whose_name_is_no_text(cli: Cli, here: Path) -> None:
+def test_a_directory_whose_name_is_no_text(run_once: Callable[..., Path], cli: Cli, here: Path) -> None:
     """A file's name may hold any bytes."""
-    cli("run", "e.toml", "--quiet")
-    odd = (here / "runs/e-001").rename(here / "runs" / os.fsdecode(b"odd\xff"))
+    odd = (here / run_once()).rename(here / "runs" / os.fsdecode(b"odd\xff"))
     assert cli("report", str(odd), "--out", "out.html").code == 0
     assert "runs/odd?" in (here / "out.html").read_text(encoding="utf-8")
 
@@ -63,8 +62,8 @@ def test_diagnose_writes_a_page_beside_what_it_prints(cli: Cli, here: Path) -> N
     assert "Attributes, most different" in (here / "e.html").read_text()
 
 
-def test_reports_replace_reports(cli: Cli, here: Path) -> None:
-    cli("run", "e.toml", "--quiet")
+def test_reports_replace_reports(run_once: Callable[..., Path], cli: Cli, here: Path) -> None:
+    run_once()
     for out in ("r.html", "r.html", "runs/e-001/report.html"):
         assert cli("report", "runs/e-001", "--out", out).code == 0
     assert cli("diagnose", "e.toml", "--html", "r.html").code == 0
@@ -82,13 +81,15 @@ def test_reports_replace_reports(cli: Cli, here: Path) -> None:
         ("RUN/new.html", "new.html would be among the files of a run"),
     ],
 )
-def test_reports_replace_nothing_else(out: str, told: str, cli: Cli, here: Path) -> None:
+def test_reports_replace_nothing_else(
+    out: str, told: str, run_once: Callable[..., Path], cli: Cli, here: Path
+) -> None:
     (here / "counts.csv").write_text("site,x,y\nnorth,40,10\nsouth,10,40\nwest,5,45\n")
     (here / "page.html").write_text("<!doctype html><title>of somebody else</title>")
-    run = json.loads(cli("run", "e.toml", "--json").out)["runs"][0]["dir"]
-    before, out = contents(here), out.replace("RUN", run)
+    (run,) = run_once().glob("fedprox*")
+    before, out = contents(here), out.replace("RUN", str(run))
     for words in (
-        ("report", run, "--out", out),
+        ("report", str(run), "--out", out),
         ("diagnose", "counts.csv", "--client", "site", "--html", out),
     ):
         answer = cli(*words)
@@ -106,8 +107,10 @@ def test_reports_replace_nothing_else(out: str, told: str, cli: Cli, here: Path)
         (("diagnose", "e.toml", "--html", "e.toml/x.html"), "cannot write e.toml/x.html"),
     ],
 )
-def test_mistakes_are_one_sentence(words: tuple[str, ...], told: str, cli: Cli, here: Path) -> None:
-    cli("run", "e.toml", "--quiet")
+def test_mistakes_are_one_sentence(
+    words: tuple[str, ...], told: str, run_once: Callable[..., Path], cli: Cli
+) -> None:
+    run_once()
     answer = cli(*words)
     assert answer.code == 2
     assert answer.out == ""

@@ -10,12 +10,11 @@ from support.cli_calls import Cli, contents
 
 
 @pytest.fixture
-def stopped(cli: Cli, here: Path) -> Path:
+def stopped(run_once: Callable[..., Path]) -> Path:
     """A run with two checkpoints and no result, as a kill leaves it after 20 of 21 rounds and more."""
-    (run,) = json.loads(cli("run", "e.toml", "--set", "rounds=21", "--json").out)["runs"]
-    directory = Path(run["dir"])
-    (directory / "result.json").unlink()
-    return directory
+    (run,) = run_once("--set", "rounds=21").glob("fedprox*")
+    (run / "result.json").unlink()
+    return run
 
 
 def damage_both(run: Path) -> None:

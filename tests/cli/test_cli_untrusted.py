@@ -6,7 +6,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,13 +47,13 @@ def poison(home: Path, how: str) -> None:
 
 
 @pytest.fixture(params=["imports", "model", "imports of 0.1.0", "model of 0.1.0"])
-def trap(request: pytest.FixtureRequest, cli: Cli, here: Path, canary: Path) -> Path:
+def trap(request: pytest.FixtureRequest, run_once: Callable[..., Path], here: Path, canary: Path) -> Path:
     """A complete run whose files name code, as we leave it or as version 0.1.0 did."""
     how, _, older = request.param.partition(" of ")
     if older:
         shutil.copytree(STORED, here / "runs/e-001")
     else:
-        cli("run", "e.toml", "--quiet")
+        run_once()
     poison(here / "runs/e-001", how)
     return next(path.parent for path in here.glob("runs/e-001/*/result.json"))
 
@@ -126,10 +126,11 @@ def test_to_resume_needs_trust(trap: Path, cli: Cli, here: Path, canary: Path) -
         'run.ray = ["127.0.0.1:9"]',
     ],
 )
-def test_what_a_directory_sweeps_runs_nothing(swept: str, cli: Cli, here: Path, canary: Path) -> None:
+def test_what_a_directory_sweeps_runs_nothing(
+    swept: str, run_once: Callable[..., Path], cli: Cli, here: Path, canary: Path
+) -> None:
     """Code may also stand among the values that a comparison is to try."""
-    cli("run", "e.toml", "--quiet")
-    home = here / "runs/e-001"
+    home = here / run_once()
     shutil.rmtree(next(home.glob("*/result.json")).parent)
     with (home / "experiment.toml").open("a") as file:
         file.write(f"\n[sweep]\n{swept}\n")

@@ -1,97 +1,33 @@
-"""The schema is what is sent: every question and every answer of every method, field by field and byte by
-byte, down to what Flower puts on the wire."""
+"""The schema is what is sent, byte by byte, down to what Flower puts on the wire; test_contract.py has the
+fields of every method."""
 
 import json
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
-from flwr.app import Message
 from flwr.common.serde import recorddict_to_proto
 
-from fedcohort.core.batchnorm import travelling
-from fedcohort.core.profile import Privacy
-from fedcohort.core.roles.optional import Asks
-from fedcohort.core.schema import (
-    EVERY,
-    FACTS,
-    INSTRUCTIONS,
-    Fields,
-    bytes_of,
-    cross_fields,
-    fields_of,
-    model_records,
-    survey_fields,
-)
+from fedcohort.core.schema import FACTS, Fields, bytes_of, fields_of
 from fedcohort.flower import messages
-from fedcohort.runs.client_messages import answers, orders
+from support.exchanged import Exchange, exchanges
 from support.flower_tiny import experiment, through_flower
-from support.methods import FEDERATED
-from support.sizes import numbers, size_of, trained_in
+from support.sizes import numbers
 
-UNMERGED = [text for text in FEDERATED if "fedconcat" not in text]  # later, only a layer is trained
 HEADER = 128  # bytes of a NumPy file before its numbers
 
 
-class Exchange(NamedTuple):
-    """One question to a client and its answer, as Flower carried them, with the schema's fields of both."""
-
-    kind: str
-    asked: Fields
-    question: Message
-    told: Fields
-    answer: Message
-
-
-def exchanges(text: str, out: Path) -> list[Exchange]:
+def carried(text: str, out: Path) -> list[Exchange]:
     """All of two rounds of two local steps with everybody in the cohort."""
     asked = experiment(text, rounds=2, cohort=8, local={"lr": 0.1, "steps": 2})
-    task, (method,) = asked.task(0), asked.methods
-    profile = task.profile(method)
-    told, down = answers(method, profile, Privacy(), 2, 8), orders(method, profile, 8)
-    model = travelling(task.model.init(0), profile)
-    _, grid = through_flower(asked, out)
-    found = []
-    for kind, _, sent, reply in grid.seen:
-        question, message = messages.read(sent.content), messages.KINDS[kind]
-        fields, given, models = told[message], down[message], len(messages.read_models(question))
-        if kind in (messages.CROSS, messages.SURVEY):  # of its cohort, of the groups by now
-            given = fields_of(model_records([model] * models))
-            grouping = method.grouping
-            surveys = isinstance(grouping, Asks) and kind == messages.SURVEY
-            fields = survey_fields(grouping.answer, models) if surveys else cross_fields(models)
-        if kind == messages.SCORE:
-            order = down["training"] if question.facts["order"] else ()
-            given = (*(given if models else ()), *order)  # who holds its model, or gets it with the order
-            assert models or order or question.facts["version"] is not None
-        if trained_in(messages.read(reply.content)):
-            fields = (*fields, *told["training"])
-        found.append(Exchange(kind, given, sent, fields, reply))
-    return found
-
-
-def tensors_in(message: Message) -> set[tuple]:
-    return {field[:4] for field in fields_of(messages.read(message.content).tensors)}
-
-
-@pytest.mark.parametrize("text", [*UNMERGED, "scaffold+topk(0.2)+clip(0.5)"])
-def test_what_is_listed_is_what_is_sent_and_what_leaves(text: str, tmp_path: Path) -> None:
-    for kind, asked, question, told, answer in exchanges(text, tmp_path):
-        assert tensors_in(question) == {field[:4] for field in asked}, kind
-        assert size_of(answer) == bytes_of(told), kind
-        assert tensors_in(answer) == {field[:4] for field in told if field.record != FACTS}, kind
-        said, message = messages.read(question.content).facts, messages.KINDS[kind]
-        unknown = {"scale"} if kind == messages.PROFILE else set()
-        assert said.keys() == (EVERY.keys() | INSTRUCTIONS[message].keys()) - unknown
-        assert not said.get("order") or said["order"].keys() == INSTRUCTIONS["training"].keys()
+    return exchanges(asked, through_flower(asked, out)[1])
 
 
 def test_topk_sends_less(tmp_path: Path) -> None:
     """Of 12 * 8 + 8 + 8 * 4 + 4 = 140 parameters a tenth: 14 values, 14 places, and nothing of their size."""
-    (update,) = {each.told for each in exchanges("topk(0.1)", tmp_path) if each.kind == messages.TRAIN}
+    (update,) = {each.told for each in carried("topk(0.1)", tmp_path) if each.kind == messages.TRAIN}
     sent = {field.name: (field.shape, field.dtype) for field in update if field.record == "update"}
     assert sent == {
         "values": ((14,), torch.float32),
@@ -104,7 +40,7 @@ def test_topk_sends_less(tmp_path: Path) -> None:
 def test_every_byte_on_the_wire_is_explained(text: str, tmp_path: Path) -> None:
     """Both ways Flower carries the tensors of the schema, each after a header, the facts as JSON text, and
     the frame of its protocol buffers."""
-    for kind, asked, question, told, answer in exchanges(text, tmp_path):
+    for kind, asked, question, told, answer in carried(text, tmp_path):
         for fields, message in ((asked, question), (told, answer)):
             payload = messages.read(message.content)
             held = [HEADER + field.bytes for field in fields if field.record != FACTS]

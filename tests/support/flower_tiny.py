@@ -18,7 +18,7 @@ TINY = {
     "data": {"source": "synthetic", "samples": 320, "classes": 4, "features": 12, "spread": 0.5},
     "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 0.5, "min_size": 8},
     "split": {"validation": 0.2},
-    "local": {"lr": 0.1, "epochs": 2, "batch": 8},
+    "local": {"lr": 0.1, "batch": 8},
 }
 
 

@@ -103,7 +103,7 @@ def placed(kind: type, node: str, *arguments: Any) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=there)(kind).remote(*arguments)  # type: ignore[call-overload]
+    return ray.remote(num_cpus=0, scheduling_strategy=there)(kind).remote(*arguments)
 
 
 class RayHost(Host):

@@ -64,7 +64,7 @@ class Flat:
     def init(self, seed: int) -> Weights:
         """Fresh weights that depend on the seed alone."""
         with BUILDING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key_seed(seed, "init"))
+            _seed_draws(key_seed(seed, "init"))
             module = self.build()
         return Weights(_concat(module.parameters()), _concat(module.buffers()))
 
@@ -100,7 +100,7 @@ class Flat:
         self._dropout.manual_seed(seed)
         with torch.random.fork_rng(devices=[], enabled=self.draws_globally):
             if self.draws_globally:
-                torch.manual_seed(seed)
+                _seed_draws(seed)
             yield
 
     def bind(self, weights: Weights) -> nn.Module:
@@ -148,6 +148,15 @@ class OwnDropout(nn.Dropout):
             return x
         keep = torch.empty_like(x, device="cpu").bernoulli_(1 - self.p, generator=self.generator).to(x.device)
         return x * (keep.div_(1 - self.p) if self.p < 1 else keep)
+
+
+def _seed_draws(seed: int) -> None:
+    """Of PyTorch's global generators. Those of devices that this machine lacks are left alone: PyTorch would
+    write down the whole stack for each of them, which takes longer than to make a small network."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def _lend(module: nn.Module, generator: torch.Generator) -> bool:
