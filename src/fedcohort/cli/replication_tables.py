@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from fedcohort.cli.board import duration
 from fedcohort.cli.tables import messages, results
@@ -49,7 +50,7 @@ def show_listing(entries: Sequence[dict[str, Any]]) -> None:
             seconds = entry["seconds_left"]
             left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
             numbers = f"{entry['done']} of {entry['cells']}", str(entry["seeds"])
-            table.add_row(entry["table"], entry["scale"], *numbers, left, entry["verdict"])
+            table.add_row(Text(entry["table"]), entry["scale"], *numbers, left, entry["verdict"])
         needed = ", ".join(dict.fromkeys(data for entry in own for data in entry["data"]))
         results.print(paper, style="bold", markup=False)
         results.print(f"data: {needed}", markup=False)
@@ -98,7 +99,9 @@ def show_table(asked: Replication) -> None:
     table = _table(titles, wraps=("column", "row"))
     for each in folder.published:
         line = Line(each, known)
-        table.add_row(each.column, each.row, _spread(each.value, each.std, each.unit), *_ours(line))
+        table.add_row(
+            Text(each.column), Text(each.row), _spread(each.value, each.std, each.unit), *_ours(line)
+        )
     results.print(table)
     if folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
@@ -132,7 +135,7 @@ def _ours(line: Line) -> tuple[str, str, str, str]:
     return _spread(line.mean, std, unit), str(len(line.values)), gap, between
 
 
-def _claim_cells(judged: Judged) -> tuple[str, ...]:
+def _claim_cells(judged: Judged) -> tuple[Text | str, ...]:
     factor, unit = (100.0, " %") if judged.claim.relative else (1.0, f" {judged.unit}".rstrip())
     mean = sum(judged.gaps) / len(judged.gaps) * factor if judged.gaps else math.nan
     ours = "–" if math.isnan(mean) else f"{_number(mean, sign=True)}{unit}"
@@ -140,7 +143,7 @@ def _claim_cells(judged: Judged) -> tuple[str, ...]:
     if judged.ours is not None:
         between = f"{_number(judged.ours.low * factor, True)} to {_number(judged.ours.high * factor, True)}"
     paper = f"{_number(judged.paper * factor, sign=True)}{unit}"
-    return judged.claim.about, paper, ours, between, str(len(judged.gaps)), judged.verdict
+    return Text(judged.claim.about), paper, ours, between, str(len(judged.gaps)), judged.verdict
 
 
 def _claim(judged: Judged) -> dict[str, Any]:
