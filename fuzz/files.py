@@ -20,7 +20,7 @@ from fuzz.draw import Draw
 from fuzz.guard import CANARY
 from fuzz.wild import damaged
 
-SHARE, SECONDS = 230, 10.0
+SHARE, SECONDS = 200, 10.0
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 SHAPES = (
     (),

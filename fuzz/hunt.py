@@ -16,7 +16,7 @@ from fedcohort.util.errors import UserError
 from fuzz.draw import Draw, smaller
 from fuzz.guard import CANARY, Hang, watched
 
-TARGETS = ("toml", "tables", "files", "run_dirs", "messages")
+TARGETS = ("toml", "tables", "files", "models", "run_dirs", "papers", "tunings", "messages")
 MINIMISING = 20.0  # seconds for making a failing case smaller
 LONGEST = 2000  # characters of a sentence
 

@@ -10,6 +10,7 @@ import re
 import struct
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ min_size = 4
 [model]
 name = "logistic"
 """
+ORDERS = frozenset(chr(code) for code in (*range(32), 127)) - {"\n"}  # what terminals obey
 COUNTS = "client,0,1,2\na,3,4,5\nb,9,0,0\n"
 LOOKS: dict[str, tuple[str, ...]] = {
     "report": ("report", "{home}", "--out", "out.html"),
@@ -48,6 +50,10 @@ LOOKS: dict[str, tuple[str, ...]] = {
     "assign": ("assign", "{run}", "--counts", "counts.csv"),
     "drift": ("drift", "counts.csv", "counts.csv", "--run", "{run}"),
     "table": ("table", "{home}", "--over", "last:2", "--against", "scaffold"),
+    "table in LaTeX": ("table", "{home}", "--format", "latex"),
+    "table in Markdown": ("table", "{home}", "--format", "markdown"),
+    "export": ("export", "{run}", "--out", "model"),
+    "export the best": ("export", "{home}", "--out", "model", "--client", "client 0"),
     "resume": ("run", "--resume", "{home}", "--quiet"),
     "resume a run": ("run", "--resume", "{run}", "--json"),
 }
@@ -58,6 +64,12 @@ HOSTILE = (
     {"model": {"name": "subprocess:run", "args": ["touch", "escaped"]}},
     {"name": "../../escaped"},
     {"data": {"source": "table", "path": "/etc/passwd", "label": "x"}},
+    {"sweep": {"model": [{"name": "subprocess:run", "args": ["touch", "escaped"]}]}},
+    {"sweep": {"model": {"name": ["os:system"], "command": ["touch escaped"]}}},
+    {"sweep": {"imports": [[CANARY]], "track.mlflow.uri": ["sqlite:///../escaped"]}},
+    {"track": {"mlflow": {"uri": "sqlite:///../escaped"}}},
+    {"run": {"ray": "127.0.0.1:9"}},
+    {"method": [{"name": "scaffold", "label": "[/x][link=file:///etc/passwd]"}]},
 )
 
 
@@ -83,14 +95,14 @@ def make(draw: Draw) -> dict[str, Any]:
     names = sorted(name for name in files if not name.endswith((".html", "lock")))
     for _ in range(1 + draw.below(2)):
         name = draw.pick(names)
-        changed[name] = None if draw.one_in(16) else _odd(draw, name, files[name])
+        changed[name] = None if draw.one_in(16) else odd(draw, name, files[name], HOSTILE)
     if draw.below(2):
         changed |= {name: None for name in names if name.endswith("result.json")}  # stopped before its end
     return {"changed": changed, "look": draw.pick((*LOOKS, "serve"))}
 
 
-def _odd(draw: Draw, name: str, content: bytes) -> bytes:
-    """One value changed where the format is known, else some bytes."""
+def odd(draw: Draw, name: str, content: bytes, hostile: Sequence[dict[str, Any]]) -> bytes:
+    """One value changed where the format is known, else some bytes; ``hostile`` are settings that do harm."""
     if draw.below(3) == 0:
         return (
             draw.pick((b"", b"\0", b"{}", b"[]", b"null", b"1", b"[" * 5000))
@@ -100,27 +112,32 @@ def _odd(draw: Draw, name: str, content: bytes) -> bytes:
     if name.endswith(".toml"):
         table = tomllib.loads(content.decode())
         if draw.one_in(3):
-            return tomli_w.dumps({**table, **draw.pick(HOSTILE)}).encode()
-        _change(draw, table, wild.anything)
+            return tomli_w.dumps({**table, **draw.pick(hostile)}).encode()
+        change(draw, table, wild.anything)
         return tomli_w.dumps(table).encode()
     if name.endswith(".json"):
         table = json.loads(content)
-        _change(draw, table, _json_value)
+        change(draw, table, json_value)
         return json.dumps(table).encode()
     if name.endswith(".csv"):
         cells = re.split(rb"([,\n])", content)
-        cells[2 * draw.below((len(cells) + 1) // 2)] = str(_json_value(draw)).encode(errors="replace")
+        cells[2 * draw.below((len(cells) + 1) // 2)] = str(json_value(draw)).encode(errors="replace")
         return b"".join(cells)
     if name.endswith(".safetensors"):
-        size = struct.unpack("<Q", content[:8])[0]
-        head = json.loads(content[8 : 8 + size])
-        _change(draw, head, _json_value)
-        new = json.dumps(head).encode()
-        return struct.pack("<Q", len(new)) + new + content[8 + size :]
+        return changed_head(draw, content)
     return damaged(draw, content)
 
 
-def _change(draw: Draw, table: Any, value: Any) -> None:
+def changed_head(draw: Draw, content: bytes) -> bytes:
+    """A safetensors file whose header says something else."""
+    size = struct.unpack("<Q", content[:8])[0]
+    head = json.loads(content[8 : 8 + size])
+    change(draw, head, json_value)
+    new = json.dumps(head).encode()
+    return struct.pack("<Q", len(new)) + new + content[8 + size :]
+
+
+def change(draw: Draw, table: Any, value: Any) -> None:
     """Puts an odd value somewhere inside, also into tables that are kept as text."""
     keys: list[Any] = sorted(table, key=str) if isinstance(table, dict) else list(range(len(table)))
     if not keys:
@@ -129,17 +146,17 @@ def _change(draw: Draw, table: Any, value: Any) -> None:
     inner = table[key]
     if isinstance(inner, str) and inner.startswith(("{", "[")) and draw.below(4):
         parsed = json.loads(inner)
-        _change(draw, parsed, value)
+        change(draw, parsed, value)
         table[key] = json.dumps(parsed)
     elif isinstance(inner, dict | list) and inner and draw.below(4):
-        _change(draw, inner, value)
+        change(draw, inner, value)
     elif draw.one_in(8):
         del table[key]
     else:
         table[key] = value(draw)
 
 
-def _json_value(draw: Draw) -> Any:
+def json_value(draw: Draw) -> Any:
     odd = (
         None,
         True,
@@ -158,6 +175,7 @@ def _json_value(draw: Draw) -> Any:
         {},
         [[]],
         ["a"],
+        "\ud800",
     )
     return draw.pick(odd) if draw.below(3) else wild.text(draw)
 
@@ -177,15 +195,18 @@ def try_case(case: dict[str, Any], home: Path) -> str:
         return look
     run = next((path for path in sorted(directory.iterdir()) if path.is_dir()), directory)
     words = [word.format(home=directory, run=run) for word in LOOKS[look]]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        code = _exit_code(words)
-    if code not in (0, 2, None):
-        raise AssertionError(f"exit code {code}")
-    return f"{look}: {'refused' if code == 2 else 'done'}"
+    return f"{look}: {'refused' if call(words) else 'done'}"
 
 
-def _exit_code(words: list[str]) -> Any:
-    try:
-        main(words)
-    except SystemExit as end:
-        return end.code
+def call(words: list[str]) -> int:
+    """The exit code of a command that ends well or with a sentence, and gives a terminal no orders."""
+    code: Any = 0
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+        try:
+            main(words)
+        except SystemExit as end:
+            code = end.code or 0
+    assert code in (0, 2), f"exit code {code}"
+    assert not ORDERS & {*said.getvalue()}, f"it speaks to the terminal: {said.getvalue()!r:.2000}"
+    said.getvalue().encode()
+    return int(code)

@@ -20,7 +20,7 @@ from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.wild import damaged
 
-SHARE, SECONDS = 360, 10.0
+SHARE, SECONDS = 330, 10.0
 NAMES = ("site", "label", "a", "b", "client", "id", "x y", "@file", "")
 CELLS = (
     "1", "2", "0", "0.5", "-3", "1e3", "x", "y", "", "NA", "nan", "inf", "-inf", "1e400", "1,5", " 7 ",

@@ -1,6 +1,7 @@
 """Experiment files: the real schema with wild values in it, read, made into a task, sometimes trained."""
 
 import dataclasses
+import itertools
 import tomllib
 import types
 from functools import cache
@@ -26,7 +27,8 @@ from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.wild import damaged
 
-SHARE, SECONDS = 400, 20.0
+SHARE, SECONDS = 370, 20.0
+VARIANTS = 20  # of a sweep, that are looked at
 STEPS = 200  # of local training in all, that a case may ask for
 BASE: dict[str, Any] = {
     "rounds": 1,
@@ -56,6 +58,11 @@ PATHS = (
     "method.fedavg.x",
     ".",
 )
+SWEPT = (
+    "local.lr", "local", "rounds", "cohort", "partition.alpha", "partition.name", "model.widths",
+    "data.samples", "method.fedprox.mu", "method.fedlecc", "method.0.mu", "method", "seeds", "seeds.0",
+    "name", "imports.0", "track.mlflow", "run.engine", "conditions", "zip", "sweep", "", ".", "a.b.c",
+)  # fmt: skip
 
 
 def sensible(draw: Draw, hint: Any) -> Any:
@@ -122,7 +129,7 @@ def _names(kind: str) -> list[str]:
 
 def experiment_table(draw: Draw) -> dict[str, Any]:
     table: dict[str, Any] = {**BASE, "method": [method(draw) for _ in range(1 + draw.below(2))]}
-    for kind in draw.some(("partition", "model", "data", *SECTIONS, "track", "top"), 2):
+    for kind in draw.some(("partition", "model", "data", *SECTIONS, "track", "sweep", "top"), 2):
         if kind in PARTS:
             table[kind] = part(draw, kind)
         elif kind in SECTIONS:
@@ -132,12 +139,21 @@ def experiment_table(draw: Draw) -> dict[str, Any]:
             table[kind] = {
                 name: wild.anything(draw) if draw.one_in(3) else settings_for(draw, TRACKERS.get(name))
             }
+        elif kind == "sweep":
+            table[kind] = {draw.pick(SWEPT): _several(draw) for _ in range(1 + draw.below(3))}
         else:
             key = draw.pick(("name", "rounds", "cohort", "seeds", "conditions", "imports", "model"))
             table[key] = _top(draw, key)
     if draw.one_in(20):
         table[draw.pick((*table, "", "rouns", "a.b"))] = wild.anything(draw)
     return table
+
+
+def _several(draw: Draw) -> Any:
+    """Values of a swept setting."""
+    if draw.one_in(6):
+        return wild.anything(draw)
+    return [wild.anything(draw) if draw.one_in(3) else draw.below(4) / 2 for _ in range(draw.below(4))]
 
 
 def _top(draw: Draw, key: str) -> Any:
@@ -169,6 +185,8 @@ def try_case(case: dict[str, Any], home: Path) -> str:
     experiment = Experiment.read(file, case["set"])
     again = Experiment.of(tomllib.loads(tomli_w.dumps(experiment.table())))
     assert repr(again.table()) == repr(experiment.table()), "what is written is not what was read"
+    for _, variant in itertools.islice(experiment.variants(), VARIANTS):
+        variant.table()
     if experiment.data["source"] == "digits":
         experiment.__dict__["dataset"] = _digits()
     elif experiment.data["source"] not in ("synthetic", "table", "text", "npz"):

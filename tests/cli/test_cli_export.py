@@ -1,10 +1,15 @@
 """``export`` and ``predict``: from a finished run to answers in a file, and every mistake in one sentence."""
 
+import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -207,3 +212,71 @@ def test_predictions_need_no_part_of_training(table: Path, here: Path, cli: Cli)
     rooms = {name.split(".")[1] for name in done.stdout.splitlines()[-1].split()}
     assert "serving" in rooms
     assert rooms.isdisjoint(TRAINING)
+
+
+FORMULA, ORDER = '=HYPERLINK("http://x","y")', "a\x1b]0;b\x07"
+TAG = "a`<img src=http://x>|[b](http://x)"
+
+
+def forge(folder: Path, **changes: Any) -> None:
+    facts = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**facts, **changes}))
+
+
+def test_answers_are_no_formulas_and_no_orders(table: Path, here: Path, cli: Cli) -> None:
+    """Classes of somebody else's model, in a spreadsheet and on a terminal."""
+    cli("export", str(table), "--out", "model")
+    forge(here / "model", classes=[FORMULA, ORDER, "a\\x1b]0;b\\x07"], serves=ORDER)
+    answer = cli("predict", "model", "rows.csv", "--out", "answers.csv")
+    assert answer.code == 0
+    assert answer.out == "answers.csv: 96 rows answered by the model for a\\x1b]0;b\\x07\n"
+    head, *lines = csv.reader((here / "answers.csv").read_text().splitlines())
+    mark = sha256(ORDER.encode()).hexdigest()[:8]
+    assert head == ["prediction", f"p_'{FORMULA}", rf"p_a\x1b]0;b\x07 #{mark}", r"p_a\x1b]0;b\x07"]
+    assert {line[0] for line in lines} <= {name.removeprefix("p_") for name in head[1:]}
+    long = ["x" * 300, "y" * 300, "z"]
+    forge(here / "model", classes=long)
+    cli("predict", "model", "rows.csv", "--out", "long.csv")
+    assert {*pl.read_csv("long.csv")["prediction"]} <= {*long}  # nobody's name is cut
+
+
+def test_a_card_holds_no_tags_and_no_links(table: Path, here: Path, cli: Cli) -> None:
+    """What a run directory says of itself was perhaps written by somebody else."""
+    facts = json.loads((table / "env.json").read_text())
+    facts |= {"started": f"now\n\n{TAG}", "fingerprint": TAG}
+    (table / "env.json").write_text(json.dumps(facts))
+    result = json.loads((table / "result.json").read_text())
+    (table / "result.json").write_text(json.dumps({**result, f"global.accuracy[{TAG}]": 0.5}))
+    assert cli("export", str(table), "--out", "model").code == 0
+    card = (here / "model/README.md").read_text()
+    assert card.count("img") == 3
+    inert = r"a\`\<img src=http://x>\|\[b\](http://x)"
+    assert f"started now\\\\x0a\\\\x0a{inert}\n" in card
+    assert f"| {inert} | 50.0% |" in card
+    assert "`a'<img src=http://x>|[b](http://x)`" in card
+
+
+def test_what_a_client_kept_may_be_anybodys(table: Path, here: Path, cli: Cli) -> None:
+    cli("export", str(table), "--out", "model")
+    kept = here / "home/fedcohort/0123abcd/a/served"
+    shutil.copytree(here / "model", kept)
+    forge(kept, serves=ORDER)
+    assert cli("export", "home", "--out", "a").out == "a: the model that served a\\x1b]0;b\\x07 last\n"
+    for architecture in ([], {}, "x"):
+        forge(kept, architecture=architecture)
+        for trust in ((), ("--trust",)):
+            refused(cli("export", "home", "--out", "b", *trust), "model.json is damaged")
+
+
+def test_no_folder_that_others_can_make_is_read(table: Path, here: Path, cli: Cli) -> None:
+    """PyTorch's cache is below /tmp, under a name that can be guessed."""
+    (here / "theirs").mkdir()
+    own = "import sys, tempfile; tempfile.tempdir = 'theirs'"
+    code = f"{own}; from fedcohort.cli.app import main; main(sys.argv[1:])"
+    before = {path.name for path in Path(tempfile.gettempdir()).glob("torchinductor_*")}
+    words = [sys.executable, "-c", code, "export", str(table), "--out", "model"]
+    subprocess.run(words, check=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(here / "cache")})
+    assert (here / "model/model.pt2").exists()
+    assert not any((here / "theirs").iterdir())
+    assert not (here / "cache").exists()
+    assert {path.name for path in Path(tempfile.gettempdir()).glob("torchinductor_*")} == before

@@ -1,6 +1,8 @@
 """``replicate``: lists papers' tables, and shows one with the paper's numbers and ours."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,78 @@ def test_results_that_are_damaged_are_named(cli: Cli, home: Path) -> None:
     answer = cli("replicate", "tiny/table1", "--quiet")
     assert answer.code == 2
     assert "results.csv is damaged" in answer.err
+
+
+def other(home: Path, name: str = "table2") -> Path:
+    """A second folder, like the first."""
+    return shutil.copytree(home, home.parent / name)
+
+
+def test_one_odd_folder_hides_no_other(cli: Cli, home: Path) -> None:
+    (other(home) / "expected.csv").write_text("nonsense")
+    answer = cli("replicate")
+    assert answer.code == 0
+    assert "table1" in answer.out
+    assert answer.err.startswith("warning: left out: ")
+    assert "table2/expected.csv names no number" in answer.err
+    (home / "table.toml").unlink()
+    assert cli("replicate").code == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("experiment.toml", 'imports = ["evil"]\n'),
+        ("experiment.toml", "model = {name = 'subprocess:run', args = ['touch', 'canary']}\n"),
+        ("experiment.toml", 'sweep = {model = ["evil:main"], partition.alpha = [0.5]}\n'),
+        ("experiment.toml", "track = {mlflow = {uri = 'sqlite:///canary'}}\n"),
+        ("table.toml", "imports=['evil']"),
+        ("table.toml", "model={name='subprocess:run', args=['touch', 'canary']}"),
+    ],
+)
+def test_code_in_a_folder_needs_trust(
+    cli: Cli, home: Path, here: Path, monkeypatch: pytest.MonkeyPatch, file: str, code: str
+) -> None:
+    """Neither a look at all tables nor the wish for one runs what its files name."""
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    (here / "evil.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    path = home / file
+    if file == "table.toml":
+        path.write_text(path.read_text().replace('"rounds=1"', f'"{code}"'))
+    else:
+        text = path.read_text().replace('[model]\nname = "logistic"', "" if "model" in code else "[model]")
+        path.write_text(code + (text.partition("[sweep]")[0] if "sweep" in code else text))
+    for words in ([], ["tiny/table1", "--scale", "small"], ["tiny/table1", "--scale", "small", "--probe"]):
+        answer = cli("replicate", *words, "--quiet")
+        assert answer.code == 2
+        assert "add --trust" in answer.err
+        assert not (here / "canary").exists()
+    cli("replicate", "tiny/table1", "--scale", "small", "--trust", "--quiet")
+    assert (here / "canary").exists() or "mlflow" in code or "sweep" in code
+
+
+def test_a_program_of_somebody_else_needs_trust(cli: Cli, home: Path, here: Path) -> None:
+    """Only studies of the tree whose library is running are run unasked."""
+    study = 'name = "evil"\nfile = "rows.csv"\nconditions = "a"\nmethod = "b"\ndata = "c"\n'
+    (home / "table.toml").write_text(f'about = "a figure"\n[study]\n{study}')
+    (here / "studies").mkdir()
+    (here / "studies" / "__init__.py").touch()
+    (here / "studies" / "evil.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    answer = cli("replicate", "tiny/table1", "--quiet")
+    assert answer.code == 2
+    assert f"would run {here / 'studies' / 'evil.py'}" in answer.err
+    assert "add --trust" in answer.err
+    assert not (here / "canary").exists()
+    cli("replicate", "tiny/table1", "--quiet", "--trust")
+    assert (here / "canary").exists()
+
+
+def test_what_a_folder_says_is_no_markup_and_no_order(cli: Cli, home: Path) -> None:
+    path = home / "expected.csv"
+    path.write_text(path.read_text().replace("FedProx", "[/x]\x1b[31mFedProx").replace("all", "[link=a]b"))
+    (home / "table.toml").write_text(TABLE.replace("FedAvg beats", "[/y] \\u001b]0;a\\u0007 beats"))
+    answer = cli("replicate", "tiny/table1", "--quiet", "--budget", "1s")
+    assert answer.code == 0
+    assert "[/x]?" in answer.out
+    assert "[/y]" in answer.out
+    assert "\x1b" not in answer.out

@@ -17,6 +17,8 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
 from fedcohort.runs.tuning import Trial, Tuning
+from fedcohort.runs.tuning_files import reopen
+from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
 
 TABLE: dict[str, Any] = {
@@ -188,6 +190,33 @@ def test_mistakes_are_one_sentence(
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("[tune]\n", "tune.sampler|sampler is missing"),
+        ('[tune]\nsampler = "random"\n', "neither how many trials nor for how long"),
+        ('[tune]\nsampler = "random"\nseconds = inf\n', "seconds"),
+        ('[tune]\nsampler = "random"\ntrials = 9999999\n', "trials"),
+        ("[tune.tune]\n", "sampler"),
+        ('tune = 3\n', "tune"),
+        ('imports = ["evil"]\n', "would import 'evil'.*add --trust"),
+        ('model = "subprocess:run"\n', "would call 'subprocess:run'.*add --trust"),
+        ('track = {wandb = {}}\n', "would send results to 'wandb'.*add --trust"),
+    ],
+)  # fmt: skip
+def test_a_directory_of_somebody_else(
+    change: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that it names is executed, and it ends."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    tune = "" if "tune" in change else '[tune]\nsampler = "random"\ntrials = 1\n'
+    (tmp_path / "tune.toml").write_text(f'method = ["fedavg"]\n{change}{tune}')
+    with pytest.raises(UserError, match=sentence):
+        reopen(tmp_path)
+    assert not (tmp_path / "canary").exists()
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,8 @@ from torch import nn
 
 from fedcohort.data.columns import Column
 from fedcohort.data.preparation import Preparation
+from fedcohort.models import MODELS, flat_model
+from fedcohort.models.last_layer import last_layer
 from fedcohort.serving.architecture import EXAMPLE, Architecture
 from fedcohort.serving.model import FACTS, WEIGHTS, ServedModel, load_model
 from fedcohort.serving.rows import read_rows
@@ -34,7 +36,7 @@ def a_model(
     name = "embedding_lstm" if vocabulary else "mlp"
     settings = {"units": 3} if vocabulary else {"widths": [4]}
     architecture = Architecture(name, settings, shape, vocabulary)
-    network = architecture.empty(2).to_empty(device="cpu")
+    network = architecture.empty(2)[0].to_empty(device="cpu")
     for tensor in network.parameters():
         nn.init.normal_(tensor)
     scaling = None
@@ -168,6 +170,15 @@ LIES: dict[str, tuple[list[str | int], Any]] = {
     "no shape": (["architecture", "shape"], []),
     "merged where nothing is": (["architecture", "encoders"], 2),
     "very many encoders": (["architecture", "encoders"], 10**9),
+    "many encoders of many layers": (
+        ["architecture"],
+        {"name": "mlp", "settings": {"widths": [1] * 100}, "shape": [5], "encoders": 1000, "last": "201"},
+    ),
+    "merged before its last layer": (
+        ["architecture"],
+        {"name": "mlp", "settings": {"widths": [4]}, "shape": [5], "encoders": 2, "last": "1"},
+    ),
+    "a layer that is very wide": (["architecture", "settings", "widths"], [2**29]),
     "a very wide text": ([*COLUMNS, 0, "text_width"], 2**53),
     "columns that make fewer features": ([*COLUMNS, 2, "levels"], ["f"]),
     "a column of nothing": ([*COLUMNS, 0, "name"], None),
@@ -179,6 +190,9 @@ LIES: dict[str, tuple[list[str | int], Any]] = {
     "no scale": (["scaling"], None),
     "a class twice": (["classes"], ["ill", "ill"]),
     "more classes": (["classes"], ["ill", "well", "dead"]),
+    "very many classes": (["classes"], [str(number) for number in range(10**5)]),
+    "a class that is no text": (["classes"], ["ill", "\ud800"]),
+    "a column that is no text": ([*COLUMNS, 0, "name"], "\udfff"),
     "a part that is missing": (["serves"], None),
 }
 
@@ -196,6 +210,31 @@ def test_a_folder_that_lies_is_one_sentence(lie: str, folder: Path) -> None:
     forged(folder, change)
     with pytest.raises(UserError, match="export the model again"):
         load_model(folder)
+
+
+@pytest.mark.parametrize("kind", ["layer", "image"])
+def test_wide_layers_are_filled_for_few_rows_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may ask for a lot of memory by what it makes of a row."""
+    shape = (5,) if kind == "layer" else (1, 28, 28)
+    name, settings = ("mlp", {"widths": [4000]}) if kind == "layer" else ("fedgwc_cnn", {})
+    architecture = Architecture(name, settings, shape)
+    network, widest = architecture.empty(2)
+    assert widest == (4000 if kind == "layer" else 64 * 28 * 28)
+    model = ServedModel(network, architecture, ("ill", "well"), Preparation(), None, widest=widest)
+    monkeypatch.setattr("fedcohort.serving.model.WIDE", 3 * widest)
+    sizes = [len(x) for x in model._examples(np.zeros((7, *shape), dtype=np.float32))]
+    assert sizes == [3, 3, 1]
+
+
+def test_networks_end_with_the_layer_at_which_they_are_merged() -> None:
+    shapes: dict[str, tuple[tuple[int, ...], int]] = {
+        "mlp": ((5,), 0), "logistic": ((5,), 0), "embedding_lstm": ((4,), 9), "embedding_dense": ((4,), 9),
+    }  # fmt: skip
+    for name in MODELS.names():
+        shape, vocabulary = shapes.get(name, ((3, 32, 32), 0))
+        last, _ = last_layer(flat_model(name, shape, 3, vocabulary=vocabulary))
+        merged = Architecture(name, {}, shape, vocabulary, encoders=2, last=last)
+        assert merged.empty(3)[0].get_submodule("encoders.0") is not None
 
 
 def test_weights_that_are_none(folder: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from fedcohort.util.names import LONGEST, safe_name
+from fedcohort.util.names import LONGEST, in_markdown, safe_name, safe_names
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,12 @@ def test_a_name_is_one_harmless_cell(given, shown):
 def test_a_name_is_no_longer_than_a_report_can_show():
     assert len(safe_name("9" * 5000)) == LONGEST
     assert len(safe_name("=" * 5000)) <= LONGEST + 1
+
+
+def test_names_that_would_look_the_same_are_told_apart():
+    assert safe_names(["a\x1b", "a\\x1b", "b"]) == ["a\\x1b #1f858a18", "a\\x1b", "b"]
+
+
+def test_markdown_shows_a_name_and_nothing_else():
+    given = "![a](http://x) <script> `b` | c\\d fedprox(mu=0.1)_x"
+    assert in_markdown(given) == r"!\[a\](http://x) \<script> \`b\` \| c\\d fedprox(mu=0.1)_x"

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from fedcohort.cli.console import PlainConsole
 from fedcohort.diagnosis.diagnosis import Diagnosis
 from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.stats.label_distances import Array
@@ -22,13 +23,13 @@ COLOURS = {"little": "green", "moderate": "yellow", "strong": "red"}
 
 def show(diagnosis: Diagnosis, console: Console | None = None, all_clients: bool = False) -> None:
     """Prints a diagnosis; of the clients the 15 that deviate most, or all with ``all_clients``."""
-    console = console or Console()
+    console = console or PlainConsole()
     console.print(render(diagnosis, all_clients), width=min(console.width, WIDTH))
 
 
 def show_features(skew: FeatureSkew, console: Console | None = None, everything: bool = False) -> None:
     """Prints the attributes and clients that differ most, or all with ``everything``."""
-    console = console or Console()
+    console = console or PlainConsole()
     limit = len(skew.features) + len(skew.client_names) if everything else CLIENTS
     for table in (_features(skew, limit), _clients_by_features(skew, limit)):
         console.print("", table, width=min(console.width, WIDTH), sep="\n")

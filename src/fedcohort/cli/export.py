@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from fedcohort.runs.stored import FinishedRun
 
+NAME = 1000  # characters of a class that predictions repeat
+
 
 def export(
     run: Annotated[
@@ -56,6 +58,7 @@ def export(
     from fedcohort.export.folder import write_model
     from fedcohort.export.served import Whose, served_model
     from fedcohort.flower.client_store import last_served
+    from fedcohort.util.names import safe_name
 
     if (served := last_served(run)) is not None:
         if any(each is not None for each in (client, group, newcomer, rows)):
@@ -68,8 +71,8 @@ def export(
     found = served_model(finished, Whose(client, group), rows, trust)
     write_model(found.model, card(found, finished, chosen), out)
     if chosen:
-        print(f"Chosen: {chosen}")
-    print(f"{out}: the model for {found.model.serves}")
+        print(f"Chosen: {safe_name(chosen, NAME)}")
+    print(f"{out}: the model for {safe_name(found.model.serves)}")
 
 
 def _write_kept(served: Path, out: Path, trust: bool) -> None:
@@ -77,11 +80,13 @@ def _write_kept(served: Path, out: Path, trust: bool) -> None:
     from fedcohort.export.card import plain_card
     from fedcohort.export.folder import write_model
     from fedcohort.serving.model import FACTS, load_model
-    from fedcohort.util.files import read_json
+    from fedcohort.util.files import fields, read_json
+    from fedcohort.util.names import safe_name
 
-    model = load_model(served, allow=[read_json(served / FACTS)["architecture"]["name"]] if trust else ())
+    facts = fields(read_json(served / FACTS), {"architecture": dict}, served / FACTS)
+    model = load_model(served, allow=[str(facts["architecture"].get("name"))] if trust else ())
     write_model(model, plain_card(model, f"the run {served.parent.parent.name} of a deployment"), out)
-    print(f"{out}: the model that served {model.serves} last")
+    print(f"{out}: the model that served {safe_name(model.serves)} last")
 
 
 def _nearest_group(run: "FinishedRun", counts: Path, label: str | None) -> int:
@@ -121,13 +126,15 @@ def predict(
     from fedcohort.serving.model import load_model
     from fedcohort.serving.rows import read_rows
     from fedcohort.util.checkpoint import write_atomically
+    from fedcohort.util.names import safe_name, safe_names
 
     served = load_model(model, allow=allow or ())
     data = read_rows(rows, served.preparation)
     chances = served.predict_proba(data)
-    answers = served.named(chances, threshold)
-    columns = {f"p_{name}": chances[:, place] for place, name in enumerate(served.classes)}
-    table = pl.DataFrame({"prediction": pl.Series(answers.tolist(), dtype=pl.String), **columns})
+    names = dict(zip(served.classes, safe_names(served.classes, NAME), strict=True))  # for spreadsheets
+    answers = [names.get(answer) for answer in served.named(chances, threshold)]
+    columns = {f"p_{name}": chances[:, place] for place, name in enumerate(names.values())}
+    table = pl.DataFrame({"prediction": pl.Series(answers, dtype=pl.String), **columns})
     if identifier is not None:
         table = table.insert_column(0, _identifier(data, identifier, table.columns))
     if out.exists() and out.samefile(rows):
@@ -138,7 +145,7 @@ def predict(
         raise UserError(f"cannot write {out} ({error.strerror}): choose another --out") from None
     unsure = sum(answer is None for answer in answers)
     told = f", {unsure} without a prediction, as none reaches {threshold:g}" if threshold else ""
-    print(f"{out}: {len(answers)} rows answered by the model for {served.serves}{told}")
+    print(f"{out}: {len(answers)} rows answered by the model for {safe_name(served.serves)}{told}")
 
 
 def _identifier(data: "pl.DataFrame | np.ndarray", name: str, taken: list[str]) -> "pl.Series":

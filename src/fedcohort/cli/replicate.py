@@ -4,12 +4,14 @@ import json
 import math
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fedcohort.cli.options import AsJson, Out, Quiet, seconds_of
+from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     from fedcohort.replication.replication import Replication
@@ -36,6 +38,9 @@ def replicate(
     papers: Annotated[Path, typer.Option(help="The folder of papers' tables.")] = Path("papers"),
     data: Annotated[Path | None, typer.Option(help="Where the data sets are, else $FEDCOHORT_DATA.")] = None,
     out: Out = Path("runs"),
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Execute the modules and programs that the folder's files name.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,12 +58,22 @@ def replicate(
     seconds = seconds_of(budget, "--budget")
     if data is not None:
         os.environ["FEDCOHORT_DATA"] = str(data.resolve())  # not a setting: numbers do not depend on it
-    found = folders(papers, table)
+    found = folders(papers, table, trust)
     if table is None:
-        every = [Replication(each, own, out) for each in found for own in LISTED if own in each.scales]
-        for each in every if probe else ():
-            _watched(each, quiet, probe=True)
-        entries = [listing(each) for each in every]
+        entries: list[dict[str, Any]] = []
+        wrong: list[str] = []
+        for each in found:
+            try:
+                every = [Replication(each, own, out) for own in LISTED if own in each.scales]
+                for asked in every if probe else ():
+                    _watched(asked, quiet, probe=True)
+                entries += [listing(asked) for asked in every]
+            except UserError as error:  # one odd folder hides no other
+                wrong.append(str(error))
+        if wrong and not entries:
+            raise UserError(wrong[0])
+        for why in wrong:
+            warnings.warn(f"left out: {why}", RuntimeWarning, stacklevel=1)
         print(json.dumps(entries)) if as_json else show_listing(entries)
         return
     asked = Replication(found[0], scale, out, seeds, cells)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from fedcohort.cli.board import duration
 from fedcohort.cli.tables import messages, results
@@ -49,7 +50,7 @@ def show_listing(entries: Sequence[dict[str, Any]]) -> None:
             seconds = entry["seconds_left"]
             left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
             numbers = f"{entry['done']} of {entry['cells']}", str(entry["seeds"])
-            table.add_row(entry["table"], entry["scale"], *numbers, left, entry["verdict"])
+            table.add_row(Text(entry["table"]), entry["scale"], *numbers, left, entry["verdict"])
         needed = ", ".join(dict.fromkeys(data for entry in own for data in entry["data"]))
         results.print(paper, style="bold", markup=False)
         results.print(f"data: {needed}", markup=False)
@@ -98,12 +99,15 @@ def show_table(asked: Replication) -> None:
     table = _table(titles, wraps=("column", "row"))
     for each in folder.published:
         line = Line(each, known)
-        table.add_row(each.column, each.row, spread(each.value, each.std, each.unit), *_ours(line))
+        table.add_row(
+            Text(each.column), Text(each.row), spread(each.value, each.std, each.unit), *_ours(line)
+        )
     results.print(table)
     if folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
         for judged in judge(folder, known):
-            claims.add_row(*claim_cells(judged))
+            about, *told = claim_cells(judged)
+            claims.add_row(Text(about), *told)
         results.print(claims)
     if old := stale(folder):
         messages.print(

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.cli.console import PlainConsole
 from fedcohort.runs.cells import Cell
 from fedcohort.runs.conditions import in_words, text
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.standings import nature
 from fedcohort.runs.tabulate import Tabulated
 from fedcohort.stats.paired import LEVEL, SEEDS
-from fedcohort.util.names import safe_name
+from fedcohort.util.names import in_markdown, safe_name
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
@@ -33,8 +33,8 @@ def as_text(table: Tabulated) -> str:
     """For a terminal, where the best is bold. Above each column are values of the settings that stand above
     the rows; a wide table is not cut."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    above = "".join(f"{key}\n" for key in table.columns)
-    for place, key in enumerate(table.rows):
+    above = "".join(f"{safe_name(key)}\n" for key in table.columns)
+    for place, key in enumerate(map(safe_name, table.rows)):
         shown.add_column(Text((re.sub(".", "", above) if place else above) + key))
     for column in _columns(table):
         values = [text(column.get(key)) for key in table.columns]
@@ -42,7 +42,7 @@ def as_text(table: Tabulated) -> str:
     for row, cells in _lines(table):
         numbers = [Text(_number(table, cell), style="bold" if cell and cell.best else "") for cell in cells]
         shown.add_row(*(Text(word) for word in _heads(table, row)), *numbers)
-    console = Console(width=WIDE, highlight=False)
+    console = PlainConsole(width=WIDE, highlight=False)
     with console.capture() as captured:
         console.print(caption(table), shown, *footnotes(table), sep="\n", markup=False)
     return "\n".join(line.rstrip() for line in captured.get().rstrip().split("\n"))
@@ -67,15 +67,15 @@ def as_csv(table: Tabulated) -> str:
 
 
 def as_markdown(table: Tabulated) -> str:
-    heads = [*table.rows, *(in_words(column) or table.metric for column in _columns(table))]
+    heads = [*map(safe_name, table.rows), *(in_words(column) or table.metric for column in _columns(table))]
     lines = [heads, ["---"] * len(table.rows) + ["---:"] * (len(heads) - len(table.rows))]
     for row, cells in _lines(table):
         numbers = [
             (f"**{_number(table, cell)}**" if cell and cell.best else _number(table, cell)) for cell in cells
         ]
         lines.append([*_heads(table, row), *numbers])
-    written = [f"| {' | '.join(_markdown(word) for word in line)} |" for line in lines]
-    return "\n\n".join([caption(table), "\n".join(written), *(_markdown(note) for note in footnotes(table))])
+    written = [f"| {' | '.join(map(in_markdown, line))} |" for line in lines]
+    return "\n\n".join([caption(table), "\n".join(written), *map(in_markdown, footnotes(table))])
 
 
 def as_latex(table: Tabulated) -> str:
@@ -181,7 +181,7 @@ def _latex_number(table: Tabulated, cell: Cell | None) -> str:
 
 def _latex_heads(table: Tabulated, columns: Sequence[Settings]) -> list[str]:
     left, lines = len(table.rows), []
-    names = [latex(key) for key in table.rows]
+    names = [latex(safe_name(key)) for key in table.rows]
     if not table.columns:
         return [" & ".join([*names, latex(table.metric)]) + r" \\"]
     for depth, key in enumerate(table.columns, 1):
@@ -189,7 +189,7 @@ def _latex_heads(table: Tabulated, columns: Sequence[Settings]) -> list[str]:
         for _, group in groupby(columns, key=lambda told: [told.get(k) for k in table.columns[:depth]]):
             below = list(group)
             value = below[0].get(key)
-            name = latex(text(None) if value is None else f"{key} = {text(value)}")
+            name = latex(text(None) if value is None else f"{safe_name(key)} = {text(value)}")
             words.append(name if len(below) == 1 else rf"\multicolumn{{{len(below)}}}{{c}}{{{name}}}")
             rules.append(rf"\cmidrule(lr){{{start}-{start + len(below) - 1}}}")
             start += len(below)
@@ -197,7 +197,3 @@ def _latex_heads(table: Tabulated, columns: Sequence[Settings]) -> list[str]:
         lines.append(" & ".join([*(names if last else [""] * left), *words]) + r" \\")
         lines += [] if last else [" ".join(rules)]
     return lines
-
-
-def _markdown(words: str) -> str:
-    return re.sub(r"([|\\`<])", r"\\\1", words)

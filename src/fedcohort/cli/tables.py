@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.cli.console import PlainConsole
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
 from fedcohort.runs.standings import Standing, cell, columns, rounds_cells, uneven
 
-messages = Console(stderr=True, highlight=False)  # everything that is not a result
-results = Console(highlight=False)
+messages = PlainConsole(stderr=True, highlight=False)  # everything that is not a result
+results = PlainConsole(highlight=False)
 
 
 def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequence[str]) -> None:
@@ -53,7 +54,7 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
             mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
             text = cell(mean, std, kind, seeds > 1)
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
-        table.add_row(standing.method, *cells)
+        table.add_row(Text(standing.method), *cells)
     return table
 
 
@@ -73,7 +74,7 @@ def rounds_table(standings: Sequence[Standing]) -> Table | None:
     for title in wanted.values():
         table.add_column(title, justify="right")
     for standing in standings:
-        table.add_row(standing.method, *rounds_cells(standing, wanted))
+        table.add_row(Text(standing.method), *rounds_cells(standing, wanted))
     return table
 
 

@@ -37,6 +37,10 @@ def tune(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the tuning of this directory, as it was begun.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,16 +57,19 @@ def tune(
     from fedcohort.cli.progress import watcher_of
     from fedcohort.report.tuned import write_tuned
     from fedcohort.runs.tuning_files import begin, reopen, write_best
+    from fedcohort.util.user_code import own_code_in
 
     if resume is not None:
         if experiment or overrides or budget is not None or limit is not None:
             raise UserError("--resume goes on with tuning as it was begun: give no file, --set or budget")
-        tuning = reopen(resume)
+        tuning = reopen(resume, trust)
     else:
         from fedcohort.runs.experiment import Experiment
 
         if experiment is None:
             raise UserError("name an experiment file, or a directory of tuning with --resume")
+        if trust:
+            raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
         asked = Experiment.read(experiment, overrides or [])
         trials = _trials(budget, per_method, limit, len(asked.methods))
         tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
@@ -71,7 +78,8 @@ def tune(
     try:
         done = tuning.run(watcher)
     except KeyboardInterrupt:
-        print(f"Stopped; nothing is lost. Continue with: fedcohort tune --resume {tuning.home}")
+        more = " --trust" * bool(own_code_in(tuning.experiment.table()))
+        print(f"Stopped; nothing is lost. Continue with: fedcohort tune --resume {tuning.home}{more}")
         raise typer.Exit(130) from None
     finally:
         watcher.stop()
@@ -116,6 +124,7 @@ def _methods(tuning: "Tuning", done: "list[Trial]") -> list[dict[str, Any]]:
 def _show(tuning: "Tuning", done: "list[Trial]") -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from fedcohort.cli.tables import results
 
@@ -127,5 +136,5 @@ def _show(tuning: "Tuning", done: "list[Trial]") -> None:
     for found in sorted(_methods(tuning, done), key=lambda each: -each["accuracy"]):
         values = ", ".join(f"{key}={value:g}" for key, value in found["settings"].items()) or "as in the file"
         numbers = f"{found['accuracy']:.1%}", str(found["rounds"]), str(found["trials"])
-        board.add_row(found["method"], *numbers, values)
+        board.add_row(Text(found["method"]), *numbers, values)
     results.print(board)

@@ -7,9 +7,10 @@ from fedcohort.core.evaluate import Row
 from fedcohort.export.served import Served
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
-from fedcohort.util.names import safe_name
+from fedcohort.util.names import in_markdown, safe_name
 
 SHOWN = 50  # columns and classes that are listed
+LONGEST = 200  # characters of what others named
 RECALL = "global.accuracy["
 
 NOT_FOR = """\
@@ -30,13 +31,14 @@ def card(served: Served, run: FinishedRun, chosen: str) -> str:
     model, clients = served.model, served.clients
     settings, facts = run.settings, run.environment()
     made = [
-        f"- method: `{settings.method}`, seed {settings.seed}, {settings.rounds} rounds",
-        f"- chosen as: {chosen}" if chosen else "",
+        f"- method: {_code(settings.method)}, seed {settings.seed}, {settings.rounds} rounds",
+        f"- chosen as: {_plain(chosen)}" if chosen else "",
         f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
-        f"- network: {settings.model}; data: {settings.source}, partition {settings.partition}",
-        f"- sha256 of the data, as dealt to clients: `{facts['fingerprint']}`",
-        f"- made by fedcohort {facts['versions']['fedcohort']}, torch {facts['versions']['torch']}, "
-        f"started {facts['started']}",
+        f"- network: {_plain(settings.model)}; data: {_plain(settings.source)}, "
+        f"partition {_plain(settings.partition)}",
+        f"- sha256 of the data, as dealt to clients: {_code(facts['fingerprint'])}",
+        f"- made by fedcohort {_plain(facts['versions']['fedcohort'])}, "
+        f"torch {_plain(facts['versions']['torch'])}, started {_plain(facts['started'])}",
     ]
     return _page(model, made, [*(UNTOUCHED if served.untouched else ()), *_quality(run, clients)])
 
@@ -50,7 +52,7 @@ UNTOUCHED = (
 
 def plain_card(model: ServedModel, origin: str) -> str:
     """Of a model that a client of a deployment was served by: the numbers are at the server."""
-    return _page(model, [f"- from {origin}"], ["How good it is, the server's report says."])
+    return _page(model, [f"- from {_plain(origin)}"], ["How good it is, the server's report says."])
 
 
 def _page(model: ServedModel, made: Iterable[str], quality: Iterable[str]) -> str:
@@ -61,7 +63,7 @@ def _page(model: ServedModel, made: Iterable[str], quality: Iterable[str]) -> st
     lines = [
         "# Model card",
         "",
-        f"For **{safe_name(model.serves)}**. It reads {rows}, and answers with one of {len(model.classes)} "
+        f"For **{_plain(model.serves)}**. It reads {rows}, and answers with one of {len(model.classes)} "
         f"classes: {_listed(model.classes)}.",
         "",
         "```console",
@@ -102,7 +104,7 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
         yield "\nOf all clients' test samples, each answered by the model that serves its client:"
         yield from ("", "| class | recall |", "|---|---|")
         for name, value in list(recalls.items())[:SHOWN]:
-            yield f"| {safe_name(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
+            yield f"| {_plain(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
 
 
 def _pooled(rows: Iterable[Row]) -> tuple[int, int]:
@@ -125,4 +127,13 @@ def share(right: int, total: int) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(f"`{safe_name(name)}`" for name in names[:SHOWN]) + more
+    return ", ".join(map(_code, names[:SHOWN])) + more
+
+
+def _code(text: str) -> str:
+    """A card is read in browsers, and much of it was written by others."""
+    return f"`{safe_name(text, LONGEST).replace('`', chr(39))}`"
+
+
+def _plain(text: str) -> str:
+    return in_markdown(safe_name(text, LONGEST))

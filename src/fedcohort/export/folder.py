@@ -1,6 +1,10 @@
 """Writes the folder of a model in use: weights, all that reads rows, the same for others, and a card."""
 
+import os
+import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -11,6 +15,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import in_words
 
 PROGRAM, CARD = "model.pt2", "README.md"
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def write_model(model: ServedModel, card: str, out: Path) -> None:
@@ -32,8 +37,9 @@ def _write_program(model: ServedModel, path: Path) -> None:
     examples = torch.zeros(2, *shape, dtype=torch.int64 if vocabulary else torch.float32)
     try:
         rows = {"x": {0: torch.export.Dim("rows")}}
-        program = torch.export.export(model, (examples,), dynamic_shapes=rows, strict=False)
-        torch.export.save(program, path)
+        with _own_cache():
+            program = torch.export.export(model, (examples,), dynamic_shapes=rows, strict=False)
+            torch.export.save(program, path)
     except OSError:
         raise
     except Exception as error:  # somebody else's network: anything may happen
@@ -44,3 +50,17 @@ def _write_program(model: ServedModel, path: Path) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    """PyTorch would read files in a folder below /tmp whose name anybody can guess, and so make first."""
+    before = os.environ.get(CACHE)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CACHE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(CACHE)
+            if before is not None:
+                os.environ[CACHE] = before

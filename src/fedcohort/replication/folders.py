@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged, read_text, read_toml
-from fedcohort.util.settings import build, nearest
+from fedcohort.util.settings import build, checked, nearest
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: dict[str, str] = {  # what a run at each of them may be called
@@ -114,9 +114,10 @@ class _About:
 
 @dataclass(frozen=True)
 class Folder:
-    """One table or figure."""
+    """One table or figure; code that its files name is run only if it is ``trusted``."""
 
     path: Path
+    trusted: bool = False
 
     @property
     def paper(self) -> str:
@@ -146,7 +147,8 @@ class Folder:
         for name in told:
             if name not in SCALES:
                 raise UserError(f"{self.path / ABOUT}: scales.{name}: unknown{nearest(name, SCALES)}")
-        return {name: build(Scaled, told[name], f"scales.{name}") for name in SCALES if name in told}
+        tables = {name: checked(told[name], dict, f"{self.path / ABOUT}: scales.{name}") for name in told}
+        return {name: build(Scaled, tables[name], f"scales.{name}") for name in SCALES if name in told}
 
     def called(self, scale: str) -> str:
         """What runs at this scale may be called, and in what they are not the paper's."""
@@ -162,7 +164,8 @@ class Folder:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        return [build(Claim, each, f"claims.{number}") for number, each in enumerate(self._told.claims)]
+        told = enumerate(checked(self._told.claims, tuple[dict, ...], f"{self.path / ABOUT}: claims"))
+        return [build(Claim, each, f"claims.{number}") for number, each in told]
 
     @cached_property
     def study(self) -> Study | None:
@@ -179,6 +182,8 @@ class Folder:
     def cells(self) -> list[Cell]:
         """What is to be run; what a claim needs comes first, then as the paper's table has it."""
         asked = dict.fromkeys(each.cell for each in self.published if each.metric)
+        if not asked:
+            raise UserError(f"{self.path / EXPECTED} names no number that is made here: give one a metric")
         return sorted(asked, key=lambda cell: cell not in self.decisive)
 
     @cached_property
@@ -194,12 +199,12 @@ class Folder:
         return list(dict.fromkeys(key for metric in named for key in metric.split("+")))
 
 
-def folders(papers: Path, name: str | None = None) -> list[Folder]:
+def folders(papers: Path, name: str | None = None, trusted: bool = False) -> list[Folder]:
     """All tables below ``papers``, or the one of this name, ``paper/table``."""
     found = {
         folder.name: folder
         for path in sorted(papers.glob(f"*/*/{ABOUT}"))
-        for folder in [Folder(path.parent)]
+        for folder in [Folder(path.parent, trusted)]
     }
     if not found:
         raise UserError(

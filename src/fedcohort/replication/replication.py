@@ -22,10 +22,13 @@ from fedcohort.replication.results import Result, add_results, read_results, res
 from fedcohort.replication.study import run_study, study_results
 from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out, jobs_of
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.overrides import override_all
 from fedcohort.runs.run import Callback
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import read_result
 from fedcohort.util.errors import UserError
+from fedcohort.util.files import read_toml
+from fedcohort.util.user_code import refuse_unknown_code
 
 Key = tuple[Cell, int]  # a cell and a seed: one run
 
@@ -57,7 +60,12 @@ class Replication:
 
     @cached_property
     def experiment(self) -> Experiment:
-        asked = Experiment.read(self.folder.path / EXPERIMENT, self.folder.scale(self.scale).set)
+        path = self.folder.path / EXPERIMENT
+        table = read_toml(path)
+        override_all(table, self.folder.scale(self.scale).set)
+        if not self.folder.trusted:
+            refuse_unknown_code(f"to make {self.folder.name} again", table, ())
+        asked = Experiment.of({**table, "run": {}}, path.stem)  # it does not choose on which cluster
         if self.seeds is None:
             return asked
         more = range(max(asked.seeds) + 1, max(asked.seeds) + 1 + self.seeds)

@@ -6,7 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
-from fedcohort.replication.folders import Folder, Study, number, rows_of
+import fedcohort
+from fedcohort.replication.folders import ABOUT, Folder, Study, number, rows_of
 from fedcohort.replication.results import FIRST, LAST, Result
 from fedcohort.runs.experiment import config_hash
 from fedcohort.util.errors import UserError
@@ -33,10 +34,16 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
 
 
 def run_study(folder: Folder, study: Study, scale: str, where: Path) -> None:
-    """Carries it out; its rows go to ``where``."""
+    """Carries it out; its rows go to ``where``. A program of another tree than ours has to be trusted."""
+    program = folder.root / "studies" / f"{study.name}.py"
+    if not folder.trusted and folder.root != Path(fedcohort.__file__).resolve().parents[2]:
+        raise UserError(
+            f"to make {folder.name} again would run {program}, as its {ABOUT} says: if you know what that "
+            "does, add --trust"
+        )
     where.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", f"studies.{study.name}", "--out", str(where.resolve())]
     words += ["--smoke"] if scale == "smoke" else []
     done = subprocess.run(words, cwd=folder.root, check=False, stdout=STANDARD_ERROR)  # noqa: S603  # our own
     if done.returncode:
-        raise UserError(f"studies/{study.name}.py ended with an error: see what it says above")
+        raise UserError(f"{program} ended with an error: see what it says above")

@@ -20,6 +20,7 @@ from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
+from fedcohort.runs.auto import asks_for_auto
 from fedcohort.runs.experiment import Experiment, difference
 from fedcohort.runs.flat import flat
 from fedcohort.runs.longer import adopt, adopted
@@ -57,6 +58,7 @@ from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_c
 
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 MOST = 100_000  # runs of a comparison
+TRUST = "add --trust (in a Flower app, name it in the app's experiment file)"
 
 
 class StoppedError(Exception):
@@ -150,7 +152,10 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     """
     path = settings_file(directory)
     table = read_toml(path)
-    refuse_unknown_code(directory, table, own_code_in(table) if trust else trusted)
+    known = own_code_in(table) if trust else trusted
+    refuse_unknown_code(f"to continue {directory}", table, known, TRUST)
+    if asks_for_auto(table):
+        raise damaged(path, "a run has a method, and auto is none")
     experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
         plan = _plan(experiment, directory)

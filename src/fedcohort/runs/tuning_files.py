@@ -12,15 +12,16 @@ from fedcohort.runs.search import SAMPLERS, space_of
 from fedcohort.runs.tuning import Trial, Tuning
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
-from fedcohort.util.files import fields, read_toml
-from fedcohort.util.settings import above, between
-from fedcohort.util.user_code import refuse_unknown_code
+from fedcohort.util.files import damaged, fields, read_toml
+from fedcohort.util.settings import above, at_most, between
+from fedcohort.util.user_code import own_code_in, refuse_unknown_code
 
 BEGUN, BEST = "tune.toml", "best.toml"
+LONGEST = 1e9  # seconds
 ABOUT = {
     "sampler": Literal["random", "grid", "optuna"],
     "trials": Annotated[int, between(1, 10**6)] | None,
-    "seconds": Annotated[float, above(0)] | None,
+    "seconds": Annotated[float, above(0), at_most(LONGEST)] | None,
 }
 
 
@@ -38,13 +39,17 @@ def begin(experiment: Experiment, out: Path, sampler: str, trials: int | None, s
     return _tuning(experiment, home, about)
 
 
-def reopen(home: Path) -> Tuning:
-    """As it was begun; code that the directory names is not executed."""
+def reopen(home: Path, trust: bool = False) -> Tuning:
+    """As it was begun; code that the directory names is executed only on ``trust``."""
     if not (home / BEGUN).is_file():
         raise UserError(f"{home} is not a directory of 'fedcohort tune': it holds no {BEGUN}")
-    table = read_toml(home / BEGUN)
-    about = fields({"trials": None, "seconds": None, **table.pop("tune", {})}, ABOUT, home / BEGUN)
-    refuse_unknown_code(home, table, ())
+    table = {"tune": {}, **read_toml(home / BEGUN), "run": {}}  # a stranger's cluster is not for our data
+    told = fields(table, {"tune": dict}, home / BEGUN)["tune"]
+    about = fields({"trials": None, "seconds": None, **told}, ABOUT, home / BEGUN)
+    if about["trials"] is None and about["seconds"] is None:
+        raise damaged(home / BEGUN, "it says neither how many trials nor for how long")
+    refuse_unknown_code(f"to continue {home}", table, own_code_in(table) if trust else ())
+    del table["tune"]
     return _tuning(Experiment.of(table, home.name), home, about)
 
 

@@ -17,6 +17,8 @@ from fedcohort.util.settings import between, build
 from fedcohort.util.user_code import comes_with_fedcohort
 
 EXAMPLE = 2**24  # most numbers of one example
+WIDEST = 2**28  # ... of what a layer makes of it: a gigabyte
+TENSORS = 2**14  # most of a network
 
 
 class Merged(nn.Module):
@@ -59,24 +61,45 @@ class Architecture:
         network.head = flat_model("logistic", (width,), classes).module_with(weights)
         return merged, network.eval()
 
-    def empty(self, classes: int, net: nn.Module | None = None) -> nn.Module:
-        """The network, to be given its weights. One of fedcohort's own takes no memory before, whatever sizes
-        a file names; ValueError if there is none of such sizes."""
+    def empty(self, classes: int, net: nn.Module | None = None) -> tuple[nn.Module, int]:
+        """The network, to be given its weights, and how many numbers it makes of an example at most. One of
+        fedcohort's own takes no memory before, whatever sizes a file names; ValueError if there is none of
+        such sizes."""
         if math.prod(self.shape) > EXAMPLE:
             raise ValueError("examples that are too large")
         copies = max(1, self.encoders)
         if net is not None:
-            return self._merged([copy.deepcopy(net) for _ in range(copies)], classes)
+            return self._merged([copy.deepcopy(net) for _ in range(copies)], classes), math.prod(self.shape)
         if not self.known:
             own = flat_model(self.name, self.shape, classes, self.settings, self.vocabulary)
-            return self._merged([own.build() for _ in range(copies)], classes)
+            return self._merged([own.build() for _ in range(copies)], classes), math.prod(self.shape)
         try:
             model = build(MODELS.get(self.name), self.settings, "model")
             with torch.device("meta"):
-                made = [model.network(self.shape, classes, self.vocabulary) for _ in range(copies)]
-                return self._merged(made, classes)
+                first = model.network(self.shape, classes, self.vocabulary)
+                if copies * len(first.state_dict()) > TENSORS:
+                    raise ValueError(f"a network of more than {TENSORS} tensors")
+                made = [model.network(self.shape, classes, self.vocabulary) for _ in range(copies - 1)]
+                if self.encoders and self.last != _last_linear(first):
+                    raise ValueError(f"'{self.last}' is not the last linear layer")
+                network = self._merged([first, *made], classes)
+                return network, self._widest(network)
         except (UserError, RuntimeError, OverflowError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(str(error)) from None
+
+    def _widest(self, network: nn.Module) -> int:
+        """Images become no larger on their way through a network of ours, and texts no longer."""
+        sizes = [math.prod(self.shape)]
+        for layer in network.modules():
+            if isinstance(layer, nn.Conv2d):
+                sizes.append(layer.out_channels * math.prod(self.shape[1:]))
+            elif isinstance(layer, nn.Embedding):
+                sizes.append(layer.embedding_dim * self.shape[0])
+            else:
+                sizes += [len(own) for own in layer.parameters(recurse=False)]
+        if max(sizes) > WIDEST:
+            raise ValueError("layers that are too wide")
+        return max(sizes)
 
     def _merged(self, networks: Sequence[nn.Module], classes: int) -> nn.Module:
         """One network is itself; several are cut at their last layers."""
@@ -90,3 +113,8 @@ class Architecture:
             setattr(network.get_submodule(above), own, nn.Identity())
         width = sum(layer.in_features for layer in layers)  # type: ignore[misc]
         return Merged(networks, nn.Sequential(nn.Flatten(), nn.Linear(width, classes)))
+
+
+def _last_linear(network: nn.Module) -> str:
+    linear = [name for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    return next(reversed(linear), "")

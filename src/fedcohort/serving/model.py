@@ -38,6 +38,8 @@ WEIGHTS, FACTS = "model.safetensors", "model.json"
 FORMAT = 1
 AGAIN = "export the model again"
 CELLS = 2**22  # numbers of examples that are looked at together
+WIDE = 2**27  # ... that a layer makes of them: half a gigabyte
+CLASSES = 10_000
 HINTS = {
     "architecture": dict,
     "classes": tuple[str, ...],
@@ -64,11 +66,13 @@ class ServedModel(nn.Module):
         preparation: Preparation,
         scaling: Scale | None,
         serves: str = "",
+        widest: int = 1,
     ) -> None:
-        """``scaling`` is None where examples are token ids; ``serves`` says whose model it is."""
+        """``scaling`` is None where examples are token ids; ``serves`` says whose model it is, and ``widest``
+        how many numbers the network makes of one example, where that is known."""
         super().__init__()
         self.network, self.architecture, self.classes = network, architecture, classes
-        self.preparation, self.scaling, self.serves = preparation, scaling, serves
+        self.preparation, self.scaling, self.serves, self.widest = preparation, scaling, serves, widest
         for name, value in () if scaling is None else scaling._asdict().items():
             self.register_buffer(name, value.reshape(-1, *[1] * (len(architecture.shape) - 1)))
 
@@ -92,7 +96,7 @@ class ServedModel(nn.Module):
     def _examples(self, rows: "pl.DataFrame | np.ndarray") -> Iterator[Tensor]:
         """Some rows at a time: texts take much more room as numbers."""
         shape, kind = self.architecture.shape, torch.int64 if self.architecture.vocabulary else torch.float32
-        piece = max(1, CELLS // math.prod(shape))
+        piece = max(1, min(CELLS // math.prod(shape), WIDE // self.widest))
         for start in range(0, len(rows), piece):
             x = self.preparation.encode(rows[start : start + piece])
             if tuple(x.shape[1:]) != shape:
@@ -155,20 +159,21 @@ def load_model(path: str | Path, net: nn.Module | None = None, allow: Collection
     except (UserError, ValueError, TypeError, OverflowError) as error:
         raise damaged(file, error, AGAIN) from None
     classes, preparation = told["classes"], Preparation.of(told["preparation"], file, AGAIN)
-    if not preparation.fits(architecture.shape, architecture.vocabulary) or len({*classes}) < len(classes):
+    fits = preparation.fits(architecture.shape, architecture.vocabulary)
+    if not fits or not len({*classes}) == len(classes) <= CLASSES:
         raise damaged(file, "its parts do not fit together", AGAIN)
     if net is None and not architecture.known and architecture.name not in allow:
         raise UserError(
             f"the network of {folder} is made by '{architecture.name}', code that is not fedcohort's: if you "
-            f"know what that does, give --allow {architecture.name}, or the network itself to "
-            "fc.load_model(path, net=...)"
+            f"know what that does, give --allow {architecture.name} (to 'fedcohort export': --trust), or the "
+            "network itself to fc.load_model(path, net=...)"
         )
     try:
-        network = architecture.empty(len(classes), net)
+        network, widest = architecture.empty(len(classes), net)
     except ValueError as error:
         raise damaged(file, error, AGAIN) from None
     _fill(network, folder / WEIGHTS, told["weights"])
-    return ServedModel(network, architecture, classes, preparation, scaling, told["serves"]).eval()
+    return ServedModel(network, architecture, classes, preparation, scaling, told["serves"], widest).eval()
 
 
 def _scaling(facts: Any, architecture: Architecture) -> Scale | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ from fedcohort.util.settings import fitting
 
 SMALL = 1 << 24  # most bytes of settings and facts
 LARGE = 1 << 30  # ... and of tables
+TOML = 1 << 20  # ... and of TOML, of which 16 times as much takes ten seconds to read
 RESTORE = "restore it"
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file would let us wait for ever
 
@@ -40,9 +43,9 @@ def read_bytes(path: Path, limit: int = SMALL, cure: str = RESTORE, start: int =
         raise UserError(f"{path} cannot be read ({why}): {cure}") from None
 
 
-def read_text(path: Path, cure: str = RESTORE) -> str:
+def read_text(path: Path, cure: str = RESTORE, limit: int = SMALL) -> str:
     try:
-        return read_bytes(path, cure=cure).decode()
+        return read_bytes(path, limit, cure).decode()
     except UnicodeDecodeError as error:
         raise damaged(path, error, cure) from None
 
@@ -52,16 +55,19 @@ def read_json(path: Path, cure: str = RESTORE) -> Any:
 
 
 def parse_json(text: str, path: Path, cure: str = RESTORE) -> Any:
-    """JSON as the standard has it: without NaN and infinity."""
+    """JSON as the standard has it: without NaN and infinity, and with texts that can be written."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        found = json.loads(text, parse_constant=_refuse)
+        if SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()  # one without the other is no character
+        return found
     except (ValueError, RecursionError) as error:
         raise damaged(path, error, cure) from None
 
 
 def read_toml(path: Path, cure: str = RESTORE) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path, cure))
+        return tomllib.loads(read_text(path, cure, TOML))
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"it is not valid TOML: {error}", cure) from None
 

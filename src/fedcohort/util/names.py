@@ -1,4 +1,4 @@
-"""Names that somebody else chose, made fit to be printed, logged and opened in a spreadsheet."""
+"""Names that somebody else chose, made fit to be printed, logged and opened in a spreadsheet or a browser."""
 
 import hashlib
 import re
@@ -8,23 +8,29 @@ from typing import Any
 
 LONGEST = 80  # characters that a report has room for
 FORMULA = re.compile(r"[=+\-@]")  # how a spreadsheet knows that a cell is to be computed
+MARKDOWN = re.compile(r"([|\\`<\[\]])")  # how Markdown knows cells, code, tags, links and pictures
 
 
-def safe_name(text: str) -> str:
+def safe_name(text: str, longest: int = LONGEST) -> str:
     """The name on one line, without control characters; one that a spreadsheet would compute is quoted."""
     line = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text.strip())
-    short = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    short = line if len(line) <= longest else f"{line[: longest - 1]}…"
     return f"'{short}" if FORMULA.match(short) and not _is_number(short) else short
 
 
-def safe_names(names: Sequence[str]) -> list[str]:
+def safe_names(names: Sequence[str], longest: int = LONGEST) -> list[str]:
     """Safe names of different things; those that would look the same are told apart by what they were."""
-    safe = [safe_name(name) for name in names]
+    safe = [safe_name(name, longest) for name in names]
     times = Counter(safe)
     return [
-        short if times[short] == 1 or short == name else f"{short[: LONGEST - 10]} #{_mark(name)}"
+        short if times[short] == 1 or short == name else f"{short[: longest - 10]} #{_mark(name)}"
         for short, name in zip(safe, names, strict=True)
     ]
+
+
+def in_markdown(text: str) -> str:
+    """As Markdown prints it: never a tag, a link, a picture or another cell."""
+    return MARKDOWN.sub(r"\\\1", text)
 
 
 def natural(name: str) -> tuple[list[Any], str]:

@@ -88,13 +88,15 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def refuse_unknown_code(directory: Path, table: Mapping[str, Any], trusted: Collection[str]) -> None:
-    """Raises UserError if continuing a directory with these settings would run anything but ``trusted``."""
+def refuse_unknown_code(
+    deed: str, table: Mapping[str, Any], trusted: Collection[str], cure: str = "add --trust"
+) -> None:
+    """Raises UserError if a ``deed`` with these settings would run anything but ``trusted``."""
     unknown = [name for name in own_code_in(table) if name not in trusted]
     if unknown:
         raise UserError(
-            f"to continue {directory} would {' and '.join(map(_deed, unknown))}, as its files say: if you "
-            "know what that does, add --trust (in a Flower app, name it in the app's experiment file)"
+            f"{deed} would {' and '.join(map(_deed, unknown))}, as its files say: if you know what that "
+            f"does, {cure}"
         )
 
 
