@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedcohort.cli.table_formats import FORMATS
 from fedcohort.cli.tables import results, show_ranking
 from fedcohort.runs.standings import Outcome, rankings
 from support.cli_calls import Cli
@@ -85,3 +86,18 @@ def test_runs_under_conditions_are_told_apart_while_they_go_on(cli: Cli, home: P
     told = json.loads(cli("watch", "runs/e-001", "--json").out)["runs"]
     assert [run["settings"] for run in told] == [{"partition.alpha": 0.1}, {"partition.alpha": 0.5}]
     assert "partition.alpha" in cli("watch", "runs/e-001", "--once").out
+
+
+def test_what_a_directory_names_is_harmless_in_every_format(cli: Cli, here: Path) -> None:
+    """Settings and labels of somebody's runs: no order to a terminal, no formula, no command, tag or link."""
+    cli("run", "e.toml", "--quiet", "--sweep", "local.lr=0.1,0.2")
+    for number, path in enumerate(sorted((here / "runs/e-001").glob("*/config.toml"))):
+        key, value = r'"x\u001b]0;a\u0007"', rf'"=A{number} \\input{{b}} <img> ![c](d) | `e`"'
+        path.write_text(path.read_text().replace("[data]\n", f"[data]\n{key} = {value}\n"))
+    told = {name: cli("table", "runs/e-001", "--format", name).out for name in FORMATS}
+    for text in told.values():
+        assert "x1b]0;a" in text.replace("\\]", "]")
+        assert not {"\x1b", "\x07"} & {*text}
+    assert ",'=A0 " in told["csv"]
+    assert r"\input" not in told["latex"]
+    assert r"\\input{b} \<img> !\[c\](d) \| \`e\`" in told["markdown"]

@@ -58,6 +58,7 @@ def test_a_client_that_is_refused_ends_or_hangs_is_started_again(client, program
         client.join(Listener("trying again", times=2))
     assert len(starts(log)) == 2
     assert not running_after(lambda: starts(log), 2)
+    assert client.home.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_client_that_was_never_accepted_gives_up_in_the_end(client, programs, tmp_path, monkeypatch):

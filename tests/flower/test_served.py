@@ -52,6 +52,8 @@ def test_a_client_keeps_the_model_that_serves_it(method: str, model: object, tmp
     through_flower(deployed, tmp_path)
     for number, known in enumerate(answered_by_run(deployed)):
         same(kept(tmp_path, f"client_{number}"), known)
+    files = list(tmp_path.glob("keep/*/*/served/*"))
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}  # words of its rows are in it
 
 
 @pytest.mark.parametrize(

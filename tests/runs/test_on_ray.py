@@ -182,17 +182,20 @@ def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
     (there / "clients").mkdir(parents=True)
     for name in ("state.safetensors", "table.csv", "clients/3-1.safetensors", "result.json"):
         (there / name).write_text(name)
+    (there / "state.safetensors").chmod(0o600)
     first = ray_workers._files(there, seen)
     ray_workers._write(here, first)
     assert {path.relative_to(here).as_posix() for path in here.rglob("*.*")} == set(first)
+    assert (here / "state.safetensors").stat().st_mode & 0o777 == 0o600
+    assert (here / "table.csv").stat().st_mode & 0o777 == (there / "table.csv").stat().st_mode & 0o777
     (there / "table.csv").write_text("more")
-    assert ray_workers._files(there, seen) == {"table.csv": b"more"}
+    assert ray_workers._files(there, seen) == {"table.csv": (b"more", False)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_workers, "write_atomically", lambda path, _: written.append(path.name))
+        patch.setattr(ray_workers, "write_atomically", lambda path, *_, **__: written.append(path.name))
         ray_workers._write(here, first)
     assert written == ["3-1.safetensors", "table.csv", "state.safetensors", "result.json"]
     with pytest.raises(UserError, match="would write to"):
-        ray_workers._write(here, {"../../outside": b""})
+        ray_workers._write(here, {"../../outside": ray_workers.Brought(b"")})
 
 
 @pytest.fixture(scope="module")

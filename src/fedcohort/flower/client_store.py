@@ -107,7 +107,7 @@ class ClientStore:
 
     def keep_served(self, model: ServedModel) -> None:
         """In the place of the one before, for the owner of the data to use."""
-        model.save(self.folder / SERVED)
+        model.save(self.folder / SERVED, private=True)
 
     def _read(self, name: str) -> Memory | None:
         from safetensors.torch import load_file

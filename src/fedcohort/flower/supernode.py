@@ -34,7 +34,7 @@ class Client:
             if not file.is_file():
                 raise UserError(f"there is no {file}: check --ca and --key")
         command = self._command()
-        self.home.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)  # models of this client's rows are kept here
         once, since = False, time.monotonic()  # whether it was ever connected, and since when it is not
         while True:
             if self._stay(command, say):

@@ -8,6 +8,7 @@ can be continued from here at any moment. The runs of a machine that is lost go 
 
 import queue
 import secrets
+import stat
 import tempfile
 import threading
 import time
@@ -38,9 +39,18 @@ if TYPE_CHECKING:
 BRING = 10.0  # seconds between two times that a run's files are brought back
 PATIENCE = 1.0  # seconds that a runner waits for something to tell
 FAREWELL = 60.0  # seconds in which runs that are stopped save their last round
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # who may read a file beside its owner
 LAST = (PREVIOUS, CURRENT, RESULT)  # these say what the others hold, so they are written after them
 
-Files = dict[str, bytes]
+
+class Brought(NamedTuple):
+    """A file of a run; only its owner can read what is ``private``."""
+
+    data: bytes
+    private: bool = False
+
+
+Files = dict[str, Brought]
 
 
 class Sign(NamedTuple):
@@ -251,7 +261,7 @@ def _files(directory: Path, seen: dict[str, tuple[int, int]]) -> Files:
                 name, about = path.relative_to(directory).as_posix(), path.stat()
                 if seen.get(name) != (about.st_mtime_ns, about.st_size):
                     seen[name] = about.st_mtime_ns, about.st_size
-                    found[name] = path.read_bytes()
+                    found[name] = Brought(path.read_bytes(), not about.st_mode & OTHERS)
     return found
 
 
@@ -262,7 +272,7 @@ def _write(directory: Path, files: Files) -> None:
         if not path.resolve().is_relative_to(directory.resolve()):
             raise UserError(f"a machine of the cluster would write to {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, files[name])
+        write_atomically(path, files[name].data, private=files[name].private)
 
 
 @contextmanager

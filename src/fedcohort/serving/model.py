@@ -114,8 +114,8 @@ class ServedModel(nn.Module):
         names[probabilities.max(1) < threshold] = None
         return names
 
-    def save(self, folder: Path) -> None:
-        """Writes what :func:`load_model` reads."""
+    def save(self, folder: Path, private: bool = False) -> None:
+        """Writes what :func:`load_model` reads, ``private``: for the owner's eyes, as words of rows are."""
         from safetensors.torch import save
 
         own = self.network.state_dict().items()
@@ -131,8 +131,8 @@ class ServedModel(nn.Module):
             "weights": hashlib.sha256(weights).hexdigest(),
         }
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / WEIGHTS, weights)
-        write_atomically(folder / FACTS, (json.dumps(told, indent=1) + "\n").encode())
+        write_atomically(folder / WEIGHTS, weights, private=private)
+        write_atomically(folder / FACTS, (json.dumps(told, indent=1) + "\n").encode(), private=private)
 
 
 def load_model(path: str | Path, net: nn.Module | None = None, allow: Collection[str] = ()) -> ServedModel:
