@@ -94,6 +94,9 @@ def test_mistakes_in_a_part(text, sentence):
         ("topk+clip", "topk+clip"),
         ("clip(2)+clip(2)", "clip(norm=2.0)+clip(norm=2.0)"),
         ("clip+topk", "clip+topk"),
+        ("centralised", "centralised"),
+        ("finetune", "fedavg+finetune"),
+        ("finetune+local_only", "local_only+finetune"),
     ],
 )
 def test_the_shortest_text(text, shown):

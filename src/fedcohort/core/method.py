@@ -201,9 +201,9 @@ class Method:
     def __str__(self) -> str:
         """The shortest text that :meth:`parse` turns into this method and that names how it is trained."""
         defaults = set(DEFAULTS.values())
-        shown = [text for part in self.parts if (text := spell(part)) not in defaults]
-        trained = [text for text in shown if text != spell(self.adaptation)]
-        return "+".join(shown if trained else ["fedavg", *shown])
+        shown = [part for part in self.parts if spell(part) not in defaults]
+        trained = any(part is not self.adaptation or part is self.averaging for part in shown)
+        return "+".join([*([] if trained else ["fedavg"]), *map(spell, shown)])
 
 
 def _refuse_what_cannot_scale(part: Part, profile: Profile) -> None:
