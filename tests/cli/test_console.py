@@ -28,7 +28,7 @@ def test_nothing_but_rich_gives_orders() -> None:
 
 def test_classes_and_columns_of_a_table(cli: Cli) -> None:
     """Of somebody's table, whose client names were made safe already."""
-    lines = [f"s{k % 3},{k},c{ORDER}{k % 2}" for k in range(60)]
+    lines = [f"s{k % 3},{k},{f'c{ORDER}' if k % 2 else 'd'}" for k in range(60)]
     with open("t.csv", "w") as file:  # noqa: PTH123
         file.write("\n".join([f"site,x{ORDER},y", *lines]))
     answer = cli("diagnose", "t.csv", "--client", "site", "--label", "y", "--features", "--all")
