@@ -13,6 +13,7 @@ from fedcohort.core.batchnorm import worn
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective, Transform
+from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Weights
 
@@ -60,7 +61,7 @@ class Scores(NamedTuple):
     size: np.ndarray  # [K]
     right: np.ndarray  # [K] correct answers
     loss: np.ndarray  # [K] summed
-    by_class: tuple[np.ndarray, np.ndarray] | None  # size and right as [K, C]; None: withheld
+    tally: Tally | None  # which classes they were of, and were called; None: withheld
 
     @property
     def accuracy(self) -> np.ndarray:

@@ -22,6 +22,7 @@ from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
+from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
 from fedcohort.engines.cluster import Cluster, LostError, Machine, heard
@@ -199,10 +200,9 @@ class RayEngine:
         asked = {shard: (own, _kept(kept, self.shards.clients(shard))) for shard, own in served.items()}
         question = Question("score", (), [model for model, _ in models], uses)
         told = _joined(self._ask(question, asked))
-        size, right, loss, classes = zip(*(told[shard] for shard in sorted(told)), strict=True)
-        sizes, rights = zip(*classes, strict=True)
-        table = np.concatenate(sizes), np.concatenate(rights)
-        return Scores(np.concatenate(size), np.concatenate(right), np.concatenate(loss), table)
+        *numbers, tallies = zip(*(told[shard] for shard in sorted(told)), strict=True)
+        moved = [own.moved(self.shards.bounds[shard]) for shard, own in enumerate(tallies)]
+        return Scores._make([*map(np.concatenate, numbers), Tally.joined(moved)])
 
     def _ask(
         self, question: Question, asked: Mapping[int, Any], where: dict[int, Machine] | None = None

@@ -302,9 +302,8 @@ class Handler:
         if count and not self.policy.exact:
             right, loss = self.policy.count(right, count), count * self.policy.loss(loss / count, count)
         tensors: dict[str, Memory] = {}
-        if scores.by_class is not None and self.level == "exact":
-            rows = [torch.from_numpy(table[0]).long() for table in scores.by_class]
-            tensors["by_class"] = {"size": rows[0], "right": rows[1]}
+        if scores.tally is not None and self.level == "exact":
+            tensors["by_class"] = scores.tally.of_one(engine.task.data.num_classes)
         return {"size": count, "right": int(right), "loss": loss}, tensors
 
     def _served(self, engine: ReferenceEngine, payload: Payload) -> Memory:

@@ -126,7 +126,9 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
     _ = experiment.means.chosen  # refuses what is not here
     for job in _once(jobs_of(experiment, out)):
         with own_mistakes():
-            fitted = job.experiment.task(job.seed).for_method(job.method)
+            task = job.experiment.task(job.seed)
+            job.experiment.evaluation.check(task.federation.num_classes, job.method.privacy(task.privacy))
+            fitted = task.for_method(job.method)
             start(job.method, fitted, fitted.profile(job.method))
     return begin(experiment, out)
 
@@ -298,7 +300,8 @@ def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None 
 
 
 def _outcome(job: Job, metrics: dict[str, float]) -> Outcome:
-    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition)
+    ranked_by = job.experiment.evaluation.ranked_by
+    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition, ranked_by=ranked_by)
 
 
 def _add_roster(job: Job, table: dict[str, Any]) -> None:

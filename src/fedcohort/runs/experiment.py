@@ -31,9 +31,9 @@ from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
+from fedcohort.runs.evaluation import Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, override_all
-from fedcohort.runs.run import Evaluation
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
@@ -269,20 +269,14 @@ class Experiment:
         sections = {
             "data": self.data,
             "partition": partition,
-            "split": dataclasses.asdict(self.split),
+            "split": _without(self.split, "tuning", "share"),
             "model": self.model,
             "local": dataclasses.asdict(self.local),
             "privacy": dataclasses.asdict(self.privacy),
             "faults": dataclasses.asdict(self.faults),
-            "evaluate": dataclasses.asdict(self.evaluation),
+            "evaluate": _without(self.evaluation, "best", "metric"),
         }
-        if not self.evaluation.best:  # as below
-            del sections["evaluate"]["best"]
-        if not self.split.tuning:
-            del sections["split"]["tuning"]
-        if self.split.share == 1:
-            del sections["split"]["share"]
-        if self.trust != Trust():  # runs from before there was such a table keep their names
+        if self.trust != Trust():  # as there
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
@@ -402,6 +396,14 @@ def _absolute(path: Any) -> Any:
     if here is None or not (here.parent if "*" in here.name else here).exists():
         return path
     return str(here.resolve())
+
+
+def _without(settings: Any, *later: str) -> dict[str, Any]:
+    """A section, without what came ``later`` where that has its default: runs from before keep their
+    names."""
+    defaults = {field.name: field.default for field in dataclasses.fields(settings) if field.name in later}
+    table = dataclasses.asdict(settings)
+    return {key: value for key, value in table.items() if key not in later or value != defaults[key]}
 
 
 def _writable(value: Any) -> Any:

@@ -1,10 +1,11 @@
 """One run: a method on a task for a number of rounds, with results as they come."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean
 
 from fedcohort.core.engine import Ahead, Engine
 from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, round_rows
@@ -17,38 +18,12 @@ from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.engines.choice import Means
 from fedcohort.presets import read_method
-from fedcohort.runs.over_rounds import ACCURACY, run_rows, smoothed_row
-from fedcohort.util.errors import UserError
-from fedcohort.util.settings import at_least, between
+from fedcohort.runs.evaluation import Evaluation
+from fedcohort.runs.over_rounds import ACCURACY, diverged, run_rows, smoothed_row
+from fedcohort.stats.metrics import surpasses
 
 PER_ROUND = "clients_per_round"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What is measured, and when. The last round always is."""
-
-    every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
-    clients_every: Annotated[int, at_least(1)] | None = (
-        None  # rounds between those of every client's accuracy
-    )
-    adapted: bool = False  # also measure after one more local budget, at the end
-    target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
-    last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
-    best: bool = False  # the highest global accuracy of any evaluated round
-    blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
-    smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
-
-    def __post_init__(self) -> None:
-        if self.clients_every and self.clients_every % self.every:
-            raise UserError(
-                f"evaluate.clients_every: {self.clients_every} is no multiple of evaluate.every, "
-                f"{self.every}, and other rounds are not evaluated: write {self.every}, or a multiple"
-            )
-
-    def of_clients(self, number: int) -> bool:
-        """Whether every client's accuracy is kept in this round, be it the last or not."""
-        return self.clients_every is not None and number % self.clients_every == 0
+SUMMED = (ACCURACY, "global.loss", "cohort", "train_loss", "rejected")  # what the end of a run looks back at
 
 
 class Callback:
@@ -91,6 +66,7 @@ def run(
     evaluation, callbacks = evaluation or Evaluation(), tuple(callbacks)
     if caution := too_short(method.grouping, rounds):
         warnings.warn(caution, RuntimeWarning, stacklevel=2)
+    evaluation.check(task.federation.num_classes, method.privacy(task.privacy))
     task = task.for_method(method)
     profile, workers = task.profile(method), (engine or Means().engine_for)(task)
     state, table = resume or (start(method, task, profile, folder), [])
@@ -135,16 +111,13 @@ class _Measures:
     ) -> None:
         self.evaluation, self.method, self.task = evaluation, method, task
         self.profile, self.engine = profile, engine
-        self.curve: list[Row] = []  # global accuracy
-        self.asked: list[float] = []  # clients, in each round
+        self.seen: dict[str, list[Row]] = {key: [] for key in SUMMED}
 
     def see(self, rows: Iterable[Row]) -> None:
         """Keeps what the end of the run sums up."""
         for row in rows:
-            if row.key == ACCURACY:
-                self.curve.append(row)
-            elif row.key == "cohort":
-                self.asked.append(row.value)
+            if row.overall and row.key in self.seen:
+                self.seen[row.key].append(row)
 
     def take(self, state: State, last: bool, ahead: Ahead | None = None) -> tuple[list[Row], list[Row]]:
         """How the models do after a round, and what is told only because it is the last: a line for every
@@ -154,18 +127,33 @@ class _Measures:
         rows, ending = evaluation_rows(*run, clients=last or each, ahead=ahead)
         if each:  # a run of more rounds would tell them here, too
             rows, ending = rows + ending, []
-        curve = [row for row in self.curve if row.round < state.round]
-        curve += [row for row in rows if row.key == ACCURACY]
+        curve = self._so_far(ACCURACY, rows)
         if wanted.smooth is not None:
             rows.append(smoothed_row(curve, wanted.smooth))
         if last and wanted.adapted:
             ending += adapted_rows(*run)
         if last:
             # Methods that ask more clients get more work for a round.
-            mean = sum(self.asked) / len(self.asked)
+            mean = fmean(row.value for row in self.seen["cohort"])
             ending.append(Row(state.round, "run", "", "", PER_ROUND, mean))
+            ending.append(Row(state.round, "run", "", "", "diverged", float(self._diverged(rows))))
             ending += run_rows(curve, wanted.last, wanted.best, wanted.blocks, wanted.target)
         return (rows, ending) if state.round % wanted.every == 0 else ([], rows + ending)
+
+    def _so_far(self, key: str, rows: Sequence[Row]) -> list[Row]:
+        """A number at every evaluation, of which the last is among these rows."""
+        last = [row for row in rows if row.overall and row.key == key]
+        return [*(row for row in self.seen[key] if row.round < last[0].round), *last]
+
+    def _diverged(self, rows: Sequence[Row]) -> bool:
+        rounds = zip(self.seen["train_loss"], self.seen["rejected"], strict=True)
+        told = [(loss.value, rejected.value) for loss, rejected in rounds]
+        training = [math.inf if math.isnan(loss) else loss for loss, wrong in told if wrong or loss == loss]
+        now, classes = final_metrics(rows), self.task.federation.num_classes
+        accuracy, majority = now[ACCURACY], now.get("global.majority", 1 / classes)
+        constant = not surpasses(accuracy, majority, now["global.samples"])
+        evaluated = [row.value for row in self._so_far("global.loss", rows)]
+        return diverged(training, evaluated, constant, classes)
 
 
 def final_metrics(rows: Iterable[Row]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.evaluation import Metric
 from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
@@ -37,6 +38,7 @@ AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
 Seed = Annotated[int, between(-(2**53), 2**53)]
 ROWS, GROUPS = 10**7, 10**6
+SHARES = ("accuracy", "balanced_", "macro_f1", "majority", "auroc", "average_precision", "named[")
 NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
 
@@ -58,6 +60,8 @@ class RunSettings:
             _text(_section(table, section), key, path)
             for section, key in (("data", "source"), ("partition", "name"), ("model", "name"))
         )
+        evaluate = {"metric": "global.accuracy", **_section(table, "evaluate")}
+        self.ranked_by: str = fields(evaluate, {"metric": Metric}, path)["metric"]
         try:
             self.privacy = build(Privacy, _section(table, "privacy"), "privacy")
         except (UserError, OverflowError) as error:
@@ -233,8 +237,9 @@ def parse_rows(data: bytes, path: Path, start: int = 0) -> list[Row]:
 
 def _wrong(row: Row) -> str | None:
     """What no run writes."""
-    if row.metric.startswith("accuracy") and not (math.isnan(row.value) or abs(row.value - 0.5) < 0.500001):
-        return f"an accuracy of {row.value:g}"
+    if row.metric.startswith(SHARES) and not (math.isnan(row.value) or abs(row.value - 0.5) < 0.500001):
+        what = "an accuracy" if row.metric.startswith("accuracy") else f"{row.metric:.40}"
+        return f"{what} of {row.value:g}"
     if row.metric in ("trained", "test_size") and not 0 <= row.value <= 2.0**53:
         return f"{row.metric} is {row.value:g}"
     known = row.group.isdecimal() and len(row.group) < 8 and int(row.group) < GROUPS

@@ -1,0 +1,70 @@
+"""What is measured of a run, when, and which of the numbers ranks methods."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fedcohort.core.profile import Privacy
+from fedcohort.util.errors import UserError
+from fedcohort.util.settings import at_least, between
+
+Metric = Literal[
+    "global.accuracy",
+    "global.balanced_accuracy",
+    "global.macro_f1",
+    "global.auroc",
+    "global.average_precision",
+    "global.loss",
+    "personal.accuracy",
+    "personal.balanced_accuracy",
+    "personal.macro_f1",
+    "personal.worst_accuracy",
+    "personal.loss",
+]
+OF_TWO = {"global.auroc", "global.average_precision"}
+BY_CLASS = ("balanced_accuracy", "macro_f1", "auroc", "average_precision")  # need labels of test samples
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured, and when. The last round always is."""
+
+    every: Annotated[int, at_least(1)] = 1  # rounds between evaluations
+    clients_every: Annotated[int, at_least(1)] | None = (
+        None  # rounds between those of every client's accuracy
+    )
+    adapted: bool = False  # also measure after one more local budget, at the end
+    target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
+    last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
+    best: bool = False  # the highest global accuracy of any evaluated round
+    blocks: Annotated[int, at_least(1)] | None = None  # mean global accuracy of every so many rounds
+    smooth: Annotated[float, between(0, 1)] | None = None  # weight of a round in the next: a moving average
+    metric: Metric = "global.accuracy"  # by which methods are ranked
+
+    def __post_init__(self) -> None:
+        if self.clients_every and self.clients_every % self.every:
+            raise UserError(
+                f"evaluate.clients_every: {self.clients_every} is no multiple of evaluate.every, "
+                f"{self.every}, and other rounds are not evaluated: write {self.every}, or a multiple"
+            )
+
+    def of_clients(self, number: int) -> bool:
+        """Whether every client's accuracy is kept in this round, be it the last or not."""
+        return self.clients_every is not None and number % self.clients_every == 0
+
+    @property
+    def ranked_by(self) -> str:
+        """The number by which methods are ranked."""
+        return self.metric
+
+    def check(self, classes: int, privacy: Privacy) -> None:
+        """Raises UserError if clients with so many classes and this privacy have no such number."""
+        if self.metric in OF_TWO and classes != 2:
+            raise UserError(
+                f"evaluate.metric: {self.metric} is a number of two classes, and there are {classes} here: "
+                "use global.balanced_accuracy or global.macro_f1"
+            )
+        if self.metric.endswith(BY_CLASS) and privacy.counts == "withheld":
+            raise UserError(
+                f"evaluate.metric: {self.metric} needs labels of test samples, which nobody tells with "
+                "privacy.counts = 'withheld': use global.accuracy or personal.accuracy"
+            )
