@@ -25,7 +25,7 @@ NAMES = ("site", "label", "a", "b", "client", "id", "x y", "@file", "")
 CELLS = (
     "1", "2", "0", "0.5", "-3", "1e3", "x", "y", "", "NA", "nan", "inf", "-inf", "1e400", "1,5", " 7 ",
     "3.0", "?",
-    "99999999999999999999", "2020-01-01", "true",
+    "99999999999999999999", "2020-01-01", "true", "31.12.2020", "2020-01-01 25:00", "May 5, 2020",
 )  # fmt: skip
 COLUMNS: dict[str, Any] = {
     "ints": [1, 2, 3, None, 5, 6],
@@ -39,6 +39,10 @@ COLUMNS: dict[str, Any] = {
     "tables": [{"a": 1}] * 6,
     "nothing": [None] * 6,
 }
+OPTIONS = (
+    "client", "header", "separator", "missing", "threshold", "categorical", "empty", "exclude", "dates",
+    "date_order", "drop_incomplete", "bins", "decimal",
+)  # fmt: skip
 SOURCES_OF = ("table", "table", "text", "counts", "counts", "long", "numbers")
 
 
@@ -54,17 +58,21 @@ def make(draw: Draw) -> dict[str, Any]:
         if draw.one_in(6):
             content = damaged(draw, content)
     options: dict[str, Any] = {"label": _column(draw, names), "text": _column(draw, names)}
-    for option in draw.some(
-        ("client", "header", "separator", "missing", "threshold", "categorical", "empty"), 3
-    ):
+    for option in draw.some(OPTIONS, 3):
         options[option] = {
             "client": _column(draw, names),
             "header": False,
             "separator": draw.pick((";", "\t", "|", "", "ab", "ä", '"', "\n", "\x00")),
-            "missing": "mean",
+            "missing": draw.pick(("mean", "median", "constant")),
             "threshold": draw.pick((0.5, 1.0, -1e9)),
             "categorical": [_column(draw, names)],
             "empty": [wild.text(draw)],
+            "exclude": [_column(draw, names)],
+            "dates": [_column(draw, names)],
+            "date_order": draw.pick(("dmy", "mdy")),
+            "drop_incomplete": True,
+            "bins": draw.pick((2, 5, [0.5], [1, 1e9])),
+            "decimal": ",",
         }[option]
     file = {"csv": "t.csv", "gz": "t.csv.gz", "parquet": "t.parquet"}[kind]
     return {"file": file, "bytes": content, "as": draw.pick(SOURCES_OF), "options": options}

@@ -152,7 +152,7 @@ def subset(name: str, root: Path | None) -> Dataset:
     everybody = torch.arange(len(kept)), torch.zeros(len(kept), dtype=torch.long), 1
     scale = merged(moments(kept.x, *everybody, kept.numbers))
     test_x = None if kept.test_x is None else scaled(kept.test_x, scale, kept.numbers)
-    return replace(kept, x=scaled(kept.x, scale, kept.numbers), test_x=test_x, numbers=None, gaps=False)
+    return replace(kept, x=scaled(kept.x, scale, kept.numbers), test_x=test_x, numbers=None, gaps="none")
 
 
 def _some(available: int, wanted: int, key: str) -> np.ndarray:

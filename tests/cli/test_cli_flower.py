@@ -28,6 +28,11 @@ MISTAKES = {
         [*CLIENT, "--data", "p.csv", "--label", "outcome", "--privacy", "noised", "--epsilon", "0"],
         "policy.epsilon: 0.0 is not a number between 1e-06 and 1e+06",
     ),
+    "no label in a row": ([*CLIENT, "--data", "g.csv", "--label", "outcome"], "add --drop-incomplete, or"),
+    "a median of all": (
+        ["init", "app", "--experiment", "median.toml"],
+        "data.missing: a median of everybody needs the rows of all clients in one place",
+    ),
     "no such loader": ([*CLIENT, "--load", "math:no"], "--load: there is no function 'math:no'"),
     "no function": ([*CLIENT, "--load", "math"], "write 'module:function'"),
     "no module": ([*CLIENT, "--load", "nowhere:load"], "--load: cannot import 'nowhere'"),
@@ -46,6 +51,9 @@ MISTAKES = {
 def test_a_mistake_is_one_sentence_and_starts_nothing(cli, here, mistake):
     words, answer = MISTAKES[mistake]
     (here / "p.csv").write_text("age,outcome\n1,0\n2,1\n")
+    (here / "g.csv").write_text("age,outcome\n1,0\n2,\n")
+    elsewhere = "{source='table', path='at the clients', label='outcome', missing='median'}"
+    (here / "median.toml").write_text(f"method = 'fedavg'\ndata = {elsewhere}\n")
     before = contents(here)
     code, _, err = cli("flower", *words)
     assert code == 2

@@ -116,6 +116,32 @@ def test_to_resume_needs_trust(trap: Path, cli: Cli, here: Path, canary: Path) -
     assert canary.exists()
 
 
+@pytest.mark.parametrize(
+    "swept",
+    [
+        'model = [{name = "subprocess:run", args = ["touch", "canary"]}, "mlp"]',
+        '"model.name" = ["subprocess:getoutput"]\n"model.cmd" = ["touch canary"]',
+        'model.name = ["subprocess:getoutput"]\nmodel.cmd = ["touch canary"]',
+        'track.mlflow.uri = ["sqlite:///canary"]',
+        'run.ray = ["127.0.0.1:9"]',
+    ],
+)
+def test_what_a_directory_sweeps_runs_nothing(swept: str, cli: Cli, here: Path, canary: Path) -> None:
+    """Code may also stand among the values that a comparison is to try."""
+    cli("run", "e.toml", "--quiet")
+    home = here / "runs/e-001"
+    shutil.rmtree(next(home.glob("*/result.json")).parent)
+    with (home / "experiment.toml").open("a") as file:
+        file.write(f"\n[sweep]\n{swept}\n")
+    for words in (("report", str(home)), ("watch", str(home), "--once"), ("run", "--resume", str(home))):
+        answer = cli(*words)
+        assert not canary.exists()
+    assert answer.code == 2
+    assert "add --trust" in answer.err or "is not swept" in answer.err
+    assert cli("run", "--resume", str(home), "--trust").code == 2  # none of them makes a model
+    assert canary.exists() == ("model" in swept)
+
+
 def test_trust_is_for_directories(cli: Cli) -> None:
     answer = cli("run", "e.toml", "--trust")
     assert answer.code == 2

@@ -140,7 +140,7 @@ def test_merged_models_train_on_features_as_they_are(task: Task) -> None:
 def test_undoes_what_loading_did(federation: Federation) -> None:
     """By the federation's scale; without any, pixels are what they are."""
     assert augment.augmentation(federation).mean.item() == 0
-    scale = Scale(torch.tensor([0.25]), torch.tensor([0.4]))
+    scale = Scale(torch.tensor([0.25]), torch.tensor([0.4]), torch.tensor([0.25]))
     change = augment.augmentation(replace(federation, scale=scale))
     assert (change.mean.item(), change.std.item()) == pytest.approx((0.25, 0.4))
 

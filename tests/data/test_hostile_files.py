@@ -73,7 +73,7 @@ def suppress_told(said: list[str]) -> Iterator[None]:
 def test_what_expands_a_thousandfold_is_not_expanded(tmp_path: Path) -> None:
     packed = tmp_path / "t.csv.gz"
     packed.write_bytes(gzip.compress(b"a,b\n" + bytes(BOMB)))
-    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places())):
         with pytest.raises(UserError, match="would expand to more than 100 times its size"):
             read(packed)
     images = tmp_path / "images.gz"
@@ -89,7 +89,7 @@ def test_an_archive_in_an_archive_is_not_expanded(tmp_path: Path, pack: Callable
     """The outer one expands to little; Polars would expand the inner one by itself, without a bound."""
     packed = tmp_path / "t.csv.gz"
     packed.write_bytes(gzip.compress(pack(b"a,b\n" + b"1,2\n" * BOMB)))
-    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+    for read in (read_bytes, read_counts, lambda path: read_table(str(path), Places())):
         with pytest.raises(UserError, match="holds another archive"):
             read(packed)
 
@@ -99,7 +99,7 @@ def test_other_compressions_are_refused(tmp_path: Path, start: bytes) -> None:
     """Polars would expand zstd, which has no bound, by itself."""
     (tmp_path / "t.csv").write_bytes(start + b"anything")
     with pytest.raises(UserError, match="not by gzip: unpack it first"):
-        read_table(str(tmp_path / "t.csv"), Places(), True, ",")
+        read_table(str(tmp_path / "t.csv"), Places())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_damaged_parquet_is_one_sentence(tmp_path: Path) -> None:
     for at in range(0, len(content), 7):
         path.write_bytes(content[:at] + b"\xff\xff" + content[at + 2 :])
         with suppress_told(said):
-            read_table(str(path), Places(), True, ",")
+            read_table(str(path), Places())
     assert len(said) > 10
     assert all(each.startswith(f"{path} cannot be read as Parquet (") for each in said)
 
@@ -192,7 +192,7 @@ def test_a_panic_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     monkeypatch.setattr(pl, "scan_parquet", panic)
-    for read in (read_counts, lambda path: read_table(str(path), Places(), True, ",")):
+    for read in (read_counts, lambda path: read_table(str(path), Places())):
         with pytest.raises(UserError, match=r"cannot be read as Parquet \(index out of bounds\)"):
             read(tmp_path / "t.parquet")
 
@@ -201,7 +201,7 @@ def test_parquet_that_promises_more_rows_than_memory(tmp_path: Path, monkeypatch
     pl.DataFrame({"a": [0] * 100_000}).write_parquet(tmp_path / "t.parquet")
     monkeypatch.setattr(memory_limit, "machine_bytes", lambda: 1_000_000)
     with pytest.raises(UserError, match=r"t.parquet needs .* GB, and this machine has"):
-        read_table(str(tmp_path / "t.parquet"), Places(), True, ",")
+        read_table(str(tmp_path / "t.parquet"), Places())
 
 
 def test_parquet_cells_that_are_lists(tmp_path: Path, cache: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_wide_table_is_read_without_looking_at_all_its_names_for_each(
 def test_a_first_line_without_names(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    for read in (read_counts, read_numbers, lambda path: read_table(str(path), Places(), True, ",")):
+    for read in (read_counts, read_numbers, lambda path: read_table(str(path), Places())):
         with pytest.raises(UserError, match=r"t\.csv"):
             read(path)
 
@@ -322,5 +322,5 @@ def test_a_file_s_name_is_no_pattern(tmp_path: Path, ending: str) -> None:
     mine, other = pl.DataFrame({"mine": ["1"]}), pl.DataFrame({"other": ["1"]})
     for frame, name in ((mine, f"x[1].{ending}"), (other, f"x1.{ending}")):
         getattr(frame, f"write_{ending}")(tmp_path / name)
-    frame = read_table(str(tmp_path / f"x[1].{ending}"), Places(), True, ",")
+    frame = read_table(str(tmp_path / f"x[1].{ending}"), Places())
     assert frame.columns == ["mine", "@file"]

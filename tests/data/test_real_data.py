@@ -25,7 +25,7 @@ def test_fashion_mnist(real_data: Path) -> None:
     assert data.test_y.bincount().tolist() == [1000] * 10
     federation = federate(data, partitioner("dirichlet", clients=100, alpha=0.5))
     assert federation.scale is not None
-    assert [value.item() for value in federation.scale] == pytest.approx([0.2860, 0.3530], abs=5e-5)
+    assert [value.item() for value in federation.scale[:2]] == pytest.approx([0.2860, 0.3530], abs=5e-5)
     assert len(federation.test.index) == 10_000
     train, test = federation.counts.double(), federation.test.counts(10).double()
     gap = (train / train.sum(1, keepdim=True) - test / test.sum(1, keepdim=True)).abs().sum(1)

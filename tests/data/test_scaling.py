@@ -75,7 +75,7 @@ def test_moments_are_of_all_rows_however_many_are_looked_at_together(monkeypatch
     x = torch.tensor([[1.0], [3.0], [5.0], [7.0], [9.0]])
     told = moments(x, torch.arange(5), torch.tensor([0, 0, 1, 1, 1]), 2, torch.tensor([True]))
     assert [table.flatten().tolist() for table in told] == [[2, 3], [2, 7], [2, 8]]
-    scale = Scale(torch.tensor([1.0]), torch.tensor([2.0]))
+    scale = Scale(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([1.0]))
     assert scaled(x, scale, torch.tensor([True])).flatten().tolist() == [0, 1, 2, 3, 4]
 
 
@@ -87,7 +87,7 @@ def test_a_deviation_below_what_single_precision_tells_is_none() -> None:
 
 
 def test_what_is_no_quantity_is_left_alone_whatever_a_scale_says() -> None:
-    scale = Scale(torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0]))
+    scale = Scale(torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0]))
     changed = scaled(torch.tensor([[5.0, 1.0]]), scale, torch.tensor([True, False]))
     assert changed.tolist() == [[2.0, 1.0]]
 
@@ -127,7 +127,7 @@ def test_none_leaves_numbers_and_fills_gaps_with_the_clients_mean() -> None:
     assert dealt(data, "none").train.x is data.x
     x = data.x.clone()
     x[::7, 0] = torch.nan
-    holes = dealt(replace(data, x=x, gaps=True), "none")
+    holes = dealt(replace(data, x=x, gaps="mean"), "none")
     for client in range(3):
         rows = holes.train.rows(client)
         mean = x[rows, 0].nanmean()

@@ -147,7 +147,6 @@ def test_a_class_nobody_holds_is_kept(tmp_path: Path) -> None:
         ("client,cat,dog\na,1,2\n", {}, "one client"),
         ("client,cat\na,1\nb,2\n", {}, "1 class:"),
         ("client\na\nb\n", {}, "no classes"),
-        ("client;cat;dog\na;1;2\nb;3;4\n", {}, "separates its columns by ';'"),
         ("client,cat,cat\na,1,2\nb,2,3\n", {}, "two columns called 'cat'"),
         ("client,cat,dog\n", {}, "no rows"),
         ("", {}, "is empty"),

@@ -31,6 +31,18 @@ def test_every_kind_of_data(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "options", [{"missing": "median"}, {"missing": "constant", "dates": []}, {"drop_incomplete": True}]
+)
+def test_every_way_to_read_a_table(options: dict, tmp_path: Path) -> None:
+    """Dates, columns that are left out, classes of an amount, and all that is done about empty cells."""
+    changes = {"exclude": ["row", "seen"]} if options.get("missing") == "constant" else {}
+    experiment = asked("dated", tmp_path, "fedavg", data={**options, **changes})
+    assert experiment.dataset.num_classes == 3
+    assert len(experiment.dataset) == (96 if "missing" in options else 74)
+    same_answers(experiment, tmp_path)
+
+
+@pytest.mark.parametrize(
     "method",
     [
         "ifca(groups=2)",  # who is served by which group is known when it is asked, and kept in the table
@@ -51,10 +63,14 @@ def test_batchnorm_in_all_modes(bn: str, tmp_path: Path) -> None:
     same_answers(asked("images", tmp_path, "fedavg", local={"bn": bn}), tmp_path)
 
 
+@pytest.mark.parametrize("missing", ["mean", "median"])
 @pytest.mark.parametrize("scale", ["client", "none"])
-def test_a_scale_of_ones_own_comes_from_rows_of_who_uses_the_model(scale: str, tmp_path: Path) -> None:
+def test_a_scale_of_ones_own_comes_from_rows_of_who_uses_the_model(
+    scale: str, missing: str, tmp_path: Path
+) -> None:
     """No run directory keeps it; missing numbers are filled by the same rows."""
-    experiment = asked("table", tmp_path, "fedavg", data={"scale": scale}, local={"lr": 1e-4})
+    data = {"scale": scale, "missing": missing}
+    experiment = asked("table", tmp_path, "fedavg", data=data, local={"lr": 1e-4})
     run = finished(experiment, tmp_path / "runs")
     with pytest.raises(UserError, match="--rows"):
         served_model(run, Whose())

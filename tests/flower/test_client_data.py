@@ -13,6 +13,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.trust import Trust
 from fedcohort.data.revealed import Revealed
 from fedcohort.flower import messages
+from fedcohort.flower.client_data import read_data
 from fedcohort.flower.client_info import ClientInfo
 from fedcohort.flower.ledger import Ledger
 from fedcohort.flower.roster import Wanted, agreed
@@ -203,3 +204,25 @@ def test_who_names_a_class_that_is_not_listed_is_left_out() -> None:
     kept, classes = agreed(infos, listed._replace(classes=()))
     assert [info.name for info in kept] == ["north", "south"]
     assert classes == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"bins": 3}, "list the numbers between the classes"), ({"missing": "median"}, "take 'mean', or each")],
+)
+def test_what_needs_the_rows_of_all_is_refused(options: dict, words: str, tmp_path: Path) -> None:
+    own = {"data": str(hospital(tmp_path / "a.csv", LABELS[0], 0)), "label": "outcome"}
+    asked = experiment("fedavg", **{**TABLE, "data": {**TABLE["data"], **options}})
+    with pytest.raises(UserError, match=words):
+        read_data(own, asked, 0)
+
+
+def test_a_client_says_itself_which_rows_it_leaves_out(tmp_path: Path) -> None:
+    """From the number of rows that are left, who may say that could tell where cells are empty."""
+    path = hospital(tmp_path / "a.csv", LABELS[0], 0)
+    path.write_text(path.read_text() + ",1.0,ill\n")
+    own = {"data": str(path), "label": "outcome"}
+    asked = experiment("fedavg", **{**TABLE, "data": {**TABLE["data"], "drop_incomplete": True}})
+    with pytest.raises(UserError, match="column 'age' is empty in 1 of 41 rows"):
+        read_data(own, asked, 0)
+    assert int(read_data({**own, "drop-incomplete": 1}, asked, 0).federation.sizes.sum()) == 40

@@ -51,10 +51,13 @@ def test_a_client_keeps_the_model_that_serves_it(method: str, model: object, tmp
         same(kept(tmp_path, f"client_{number}"), known)
 
 
-@pytest.mark.parametrize("scale", ["federated", "client", "none"])
-def test_tables_are_read_and_scaled_as_at_the_client(scale: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scale", "missing"), [("federated", "mean"), ("client", "mean"), ("none", "mean"), ("client", "median")]
+)
+def test_tables_are_read_and_scaled_as_at_the_client(scale: str, missing: str, tmp_path: Path) -> None:
     """The server never saw a column: rows of who uses its model tell it."""
-    wanted = asked(write_tables(tmp_path), data={"scale": scale}, local={"lr": 1e-4, "batch": 8})
+    data = {"scale": scale, "missing": missing}
+    wanted = asked(write_tables(tmp_path), data=data, local={"lr": 1e-4, "batch": 8})
     through_flower(wanted, tmp_path, clients(tmp_path, tmp_path, dict.fromkeys(SITES, "exact")))
     run = run_in(tmp_path)
     for name, known in zip(SITES, answered_by_run(wanted), strict=True):

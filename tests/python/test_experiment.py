@@ -55,7 +55,9 @@ def test_what_is_complete_is_not_repeated(tmp_path: Path, capsys):
     assert longer.outcomes[0] == first.outcomes[0]
     assert longer.report is not None
     other = fc.Experiment("fedavg", (X, Y[::-1], CLIENTS), **SMALL)
-    with pytest.raises(fc.UserError, match=r"data.fingerprint is '\w+' here and '\w+' there.*undo"):
+    with pytest.raises(
+        fc.UserError, match=r"data.fingerprint is '\w+' here and '\w+' there.*ask for that, too"
+    ):
         other.run(resume=first.directory)
 
 

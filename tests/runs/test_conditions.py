@@ -70,7 +70,7 @@ def test_no_ranking_mixes_two_values_and_who_lacks_a_parameter_is_in_each() -> N
 
 def test_conditions_in_words_and_in_order() -> None:
     each = [{"n": value} for value in ("x", 10, 9, None)]
-    assert [in_words(told) for told in combinations(each)] == ["n = 9", "n = 10", "n = default", "n = x"]
+    assert [in_words(told) for told in combinations(each)] == ["n = 9", "n = 10", "n = x", "n = –"]
     assert in_words({"partition.name": "iid", "partition.alpha": None}) == "partition.name = iid"
 
 

@@ -1,6 +1,7 @@
 """One comparison under several settings, and more of it later: nothing is computed twice, and what was
 lengthened is what it would have been from the start."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import pytest
 import tomli_w
 
 from fedcohort.cli.progress import Silent
+from fedcohort.runs import experiment as experiment_module
 from fedcohort.runs.comparison import Plan, carry_out, compare, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.standings import Outcome, with_conditions
+from fedcohort.runs.stored import RunSettings
 from fedcohort.runs.sweep import Sweep
 from fedcohort.util.errors import UserError
 
@@ -71,6 +74,42 @@ def test_all_combinations_or_pairs() -> None:
     assert values(asked(sweep={**lists, "zip": True})) == [(0.1, 0.01, *plain), (0.5, 0.1, *plain)]
 
 
+def test_pairs_stay_pairs_whatever_is_added() -> None:
+    """The command adds its --sweep to the file's, also if there is none."""
+    pairs = asked(sweep={"partition.alpha": [0.1, 0.5], "local.lr": [0.01, 0.1], "zip": True})
+    assert len(values(pairs.swept([]))) == 2
+    with pytest.raises(UserError, match="adds values to a grid; this comparison pairs them"):
+        pairs.swept(["local.lr=0.5"])
+
+
+def test_whole_partitions_are_swept_as_texts(tmp_path: Path) -> None:
+    """Which results tell apart by their names, and by what two of a name differ in."""
+    told = Sweep.parse(["partition=iid(clients=4),dirichlet(clients=4, alpha=0.5, min_size=6)"])
+    deals = dict(told.values)["partition"]
+    assert deals == ("iid(clients=4)", "dirichlet(clients=4, alpha=0.5, min_size=6)")
+    home, outcomes = compare(asked(method="fedavg", sweep={"partition": list(deals)}), tmp_path, Silent())
+    assert [outcome.settings for outcome in with_conditions(home, outcomes)] == [
+        {"partition.name": "iid"},
+        {"partition.name": "dirichlet"},
+    ]
+    more = [*deals, "dirichlet(clients=4, alpha=5.0, min_size=6)"]
+    plan = extend(reopen(home), asked(method="fedavg", sweep={"partition": more}))
+    found = with_conditions(home, carry_out(plan, Silent()))
+    assert [outcome.settings.get("partition.alpha") for outcome in found] == [None, 0.5, 5.0]
+    assert {tuple(outcome.settings) for outcome in found} == {("partition.name", "partition.alpha")}
+
+
+def test_a_federation_is_made_once_whatever_is_swept_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    usual = experiment_module.federate
+    monkeypatch.setattr(experiment_module, "federate", lambda *about: made.append(about[1]) or usual(*about))
+    alphas = [0.3 + 0.1 * number for number in range(9)]  # more than are kept at a time
+    prepare(asked(sweep={"local.lr": [0.1, 0.2], "partition.alpha": alphas}, seeds=[77]), tmp_path)
+    assert len(made) == 9
+
+
 def test_a_setting_of_a_part_is_every_method_s_that_has_it() -> None:
     methods = ["fedavg", "fedlecc+fedprox", {"name": "fedprox", "label": "ours"}]
     variants = [each for _, each in asked(method=methods, sweep={"method.fedprox.mu": [0.5, 1]}).variants()]
@@ -106,7 +145,7 @@ def test_more_seeds_methods_and_values_repeat_nothing(tmp_path: Path) -> None:
     assert watcher.rounds == (12 - 2) * 3
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert reopen(plan.home).open == 0
-    with pytest.raises(UserError, match=r"seed 1, is missing here\): undo that change, or start"):
+    with pytest.raises(UserError, match=r"seed 1, is missing here\): ask for that, too, or start"):
         extend(reopen(plan.home), replace(more, seeds=(0,)))
 
 
@@ -115,6 +154,24 @@ def test_a_setting_that_was_not_swept_keeps_its_value_too() -> None:
     assert dict(swept.sweep.values) == {"local.lr": (0.05, 0.3, 0.4), "method.fedprox.mu": (0.01, 1)}
     again = swept.swept(["local.lr=0.4,0.5"], also_as_it_is=True)
     assert dict(again.sweep.values)["local.lr"] == (0.05, 0.3, 0.4, 0.5)
+    with pytest.raises(UserError, match=r"local\.steps: the runs that are there do not say what it is"):
+        asked().swept(["local.steps=3"], also_as_it_is=True)
+    with pytest.raises(UserError, match=r"local\.stps: unknown, did you mean 'steps'"):
+        asked().swept(["local.stps=3"], also_as_it_is=True)
+
+
+def test_one_client_and_everybody_are_two_cohorts() -> None:
+    both = asked(sweep={"cohort": [1, 1.0]})
+    assert [each.cohort for _, each in both.variants()] == [1, 1.0]
+    assert dict(both.swept(["local.lr=1"]).swept(["local.lr=1.0"]).sweep.values)["local.lr"] == (1,)
+
+
+def test_what_is_swept_is_not_set_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(tomli_w.dumps({**TABLE, "sweep": {"local.lr": [0.1, 0.2]}}))
+    with pytest.raises(UserError, match=r"--set local\.lr: every run has a value of the list that sweeps it"):
+        Experiment.read(path, ["local.lr=0.3"])
+    assert Experiment.read(path, ["local.batch=4"]).local.batch == 4
 
 
 def test_conditions_of_papers_fill_in_what_the_file_leaves_open(tmp_path: Path) -> None:
@@ -187,10 +244,23 @@ def test_fewer_rounds_are_refused(tmp_path: Path) -> None:
     assert reopen(plan.home).open == 0
 
 
+def test_the_setting_that_was_changed_is_named_and_no_swept_one(tmp_path: Path) -> None:
+    sweep = {"partition.alpha": [0.3, 0.5]}
+    plan, _ = home_of(asked(sweep=sweep), tmp_path)
+    for directory in plan.home.glob("*/"):
+        if RunSettings.read(directory).table["partition"]["alpha"] == 0.3:
+            shutil.rmtree(directory)
+    with pytest.raises(UserError, match=r"what is asked for now leaves out .*\(local.batch is 4 here and 8"):
+        extend(reopen(plan.home), asked(sweep=sweep, local={"batch": 4}))
+
+
 @pytest.mark.parametrize(
     ("sweep", "words"),
     [
         ({"locl.lr": [1]}, "locl: unknown, did you mean 'local'"),
+        ({"lr": [1]}, "lr: unknown, did you mean 'local.lr'"),
+        ({"alpha": [1]}, "alpha: unknown, did you mean 'partition.alpha'"),
+        ({"local.lr": [1], "local": {"lr": [2]}}, "local.lr is listed twice, list it once"),
         ({"local.lrr": [0.1]}, "local.lrr: unknown, did you mean 'lr'"),
         ({"local.lr": []}, "the list of local.lr is empty, give at least one value"),
         ({"local.lr": 0.1}, r"local.lr = 0.1 is not a list: write local.lr = \[0.1\]"),
@@ -202,11 +272,22 @@ def test_fewer_rounds_are_refused(tmp_path: Path) -> None:
         ({"method.fedprox.nu": [1]}, "method.fedprox.nu: unknown; known: mu"),
         ({"zip": True, "local.lr": [0.1], "rounds": [1, 2]}, "local.lr has 1, rounds has 2"),
         ({"zip": 3}, "sweep.zip: 3 is not true or false"),
+        ({"imports.0": ["evil"]}, "'imports.0' is not swept"),
+        ({"track": {"mlflow": {"uri": ["sqlite:///x"]}}}, "'track.mlflow.uri' is not swept"),
+        ({f"model.a{n}": list(range(10)) for n in range(99)}, "more than 10,000 combinations"),
+        ({"local.lr": list(range(10**6))}, "local.lr has 1,000,000 values, give at most"),
     ],
 )
 def test_mistakes_are_named(sweep: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        list(asked(sweep=sweep).variants())
+        list(asked(sweep=sweep, imports=["json"]).variants())
+
+
+def test_very_many_runs_are_refused_before_they_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="200,000 runs, and a comparison has at most 100,000"):
+        prepare(asked(seeds=list(range(10**5))), tmp_path)
+    with pytest.raises(UserError, match="seeds: 7 is listed twice"):
+        asked(seeds=[*range(10**5), 7])
 
 
 def test_written_on_the_command_line() -> None:

@@ -53,6 +53,28 @@ def test_means_over_seeds_the_best_and_tests_by_hand(home: Path) -> None:
     assert found["fedavg", "0.1"].test is None
 
 
+def test_runs_that_stand_in_several_cells_are_tested_once(tmp_path: Path) -> None:
+    """FedAvg and FedAvgM have no mu, so their runs stand under both of FedProx's: three tests, not four. The
+    order is the file's, whatever parameters the runs have."""
+    home = tmp_path / "e-001"
+    for seed, lead in enumerate((0.02, 0.03, 0.04)):
+        a_result(home, "fedavg", seed, [0.5])
+        a_result(home, "fedavgm", seed, [0.5 + lead])
+        for mu in (0.1, 1.0):
+            a_result(home, f"fedprox(mu={mu})", seed, [0.5 + (lead - 0.03) * mu])
+    (home / "experiment.toml").write_text(
+        'method = ["fedavg", "fedprox", "fedavgm"]\nseeds = [0, 1, 2]\n'
+        "[sweep]\nmethod.fedprox.mu = [0.1, 1.0]\n"
+    )
+    table = tabulate([home], against="fedavg")
+    tests = {cell.row["method"]: cell.test for cell in table.cells}
+    assert list(tests) == ["fedavg", "fedprox", "fedavgm"]
+    t = 3 * math.sqrt(3)
+    assert tests["fedavgm"].p == pytest.approx(3 * (1 - t / math.sqrt(2 + t**2)))
+    assert len(table.tests) == 3
+    assert "adjusted by Holm for 3 tests" in as_text(table)
+
+
 def test_over_which_rounds(home: Path) -> None:
     assert cells(tabulate([home], over="last:2"))["fedavg", "0.1"].mean == pytest.approx(0.7)
     assert cells(tabulate([home], over="best"))["fedavg", "0.1"].mean == pytest.approx(0.8)

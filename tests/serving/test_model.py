@@ -15,15 +15,15 @@ import torch
 from safetensors.torch import load_file, save
 from torch import nn
 
+from fedcohort.data.columns import Column
 from fedcohort.data.preparation import Preparation
-from fedcohort.data.tables import Column
 from fedcohort.serving.architecture import EXAMPLE, Architecture
 from fedcohort.serving.model import FACTS, WEIGHTS, ServedModel, load_model
 from fedcohort.serving.rows import read_rows
 from fedcohort.util.errors import UserError
 
 SEX = Column("sex", levels=("", "f", "m"))
-TABLE = Preparation((Column("age"), Column("dose", fill=True), SEX), gaps=True, scale="federated")
+TABLE = Preparation((Column("age"), Column("dose", fill=True), SEX), gaps="mean", scale="federated")
 ROWS = pl.DataFrame({"sex": ["m", "f"], "dose": [None, 1.5], "age": [50, 61], "name": ["a", "b"]})
 
 
@@ -39,7 +39,7 @@ def a_model(
         nn.init.normal_(tensor)
     scaling = None
     if not vocabulary:
-        scaling = preparation.scaling(shape[0], None, preparation.moments(2 * torch.randn(9, *shape)))
+        scaling = preparation.own_scale(2 * torch.randn(9, *shape))
     return ServedModel(network, architecture, ("ill", "well"), preparation, scaling, "client a").eval()
 
 

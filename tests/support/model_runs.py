@@ -10,8 +10,9 @@ import torch
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.served import Service
+from fedcohort.data.columns import row_order
 from fedcohort.data.locate import Places
-from fedcohort.data.tables import read_table, row_order
+from fedcohort.data.tables import read_table
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
@@ -25,7 +26,7 @@ def write_data(kind: str, folder: Path) -> dict[str, Any]:
     """A file of 96 rows of four clients, and the settings that read it."""
     draw = np.random.default_rng(0)
     y, site = draw.integers(0, 3, 96), np.arange(96) % 4
-    path = folder / ("rows.csv" if kind in ("table", "texts") else "rows.npz")
+    path = folder / ("rows.csv" if kind in ("table", "dated", "texts") else "rows.npz")
     if kind == "table":
         dose = [f"{value:.3f}" if draw.random() > 0.1 else "" for value in draw.normal(y, 1)]
         columns = {"dose": dose, "age": draw.normal(60 + 5 * y, 9), "sex": draw.choice(["f", "m"], 96)}
@@ -34,6 +35,16 @@ def write_data(kind: str, folder: Path) -> dict[str, Any]:
         pl.DataFrame({**columns, "note": notes, **named}).write_csv(path)
         how = {"text": ["note"], "text_width": 8, "missing": "mean"}
         return {"source": "table", "path": str(path), "label": "outcome", "client": "site", **how}
+    if kind == "dated":  # as a spreadsheet writes it where the comma is the decimal sign
+        seen = [f"{1 + n % 28}.{1 + n % 12}.20{10 + n % 9}" if n % 10 else "" for n in range(96)]
+        dose = [
+            f"{value:.3f}".replace(".", ",") if n % 7 else "" for n, value in enumerate(draw.normal(y, 1))
+        ]
+        pay = [f"{value:.2f}".replace(".", ",") for value in draw.normal(100 * y, 20)]
+        columns = {"row": range(96), "seen": seen, "dose": dose, "sex": draw.choice(["f", "m"], 96)}
+        pl.DataFrame({**columns, "site": [f"s{k}" for k in site], "pay": pay}).write_csv(path, separator=";")
+        how = {"exclude": ["row"], "date_order": "dmy", "bins": 3}
+        return {"source": "table", "path": str(path), "label": "pay", "client": "site", **how}
     if kind == "texts":
         notes = [" ".join([WORDS[label], *draw.choice(WORDS, int(draw.integers(1, 7)))]) for label in y]
         pl.DataFrame({"note": notes, "site": site, "outcome": y}).write_csv(path)
@@ -82,8 +93,10 @@ def raw_rows(experiment: Experiment) -> Any:
         return np.load(data["path"])["x"]
     if data["source"] not in ("table", "text"):
         return dataset.x.numpy()
-    frame = read_table(data["path"], Places.of(), True, ",")
+    frame = read_table(data["path"], Places.of())
     columns = dataset.provenance["preparation"].reads
+    if data.get("drop_incomplete"):
+        frame = frame.drop_nulls([*columns, data["label"], data["client"]])
     return frame[row_order(frame, *columns, data["label"], data["client"])]
 
 

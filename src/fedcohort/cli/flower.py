@@ -116,6 +116,10 @@ def client(
     empty: Annotated[
         list[str] | None, typer.Option(help="A word of the table for an empty cell, as -9 (repeatable).")
     ] = None,
+    drop_incomplete: Annotated[
+        bool,
+        typer.Option("--drop-incomplete", help="Leave rows of the table out that lack what nothing fills."),
+    ] = False,
     load: Annotated[str | None, typer.Option(help="Instead of a table: module:function that loads.")] = None,
     part: Annotated[
         int | None,
@@ -156,9 +160,14 @@ def client(
     from fedcohort.flower.supernode import Client
 
     home = home or Path(f"flower-{key.stem}")
-    settings = {**_node_settings(data, label, load, part), "keep": str(home.resolve() / "fedcohort")}
+    settings = {
+        **_node_settings(data, label, load, part, drop_incomplete),
+        "keep": str(home.resolve() / "fedcohort"),
+    }
     if empty:
         settings["empty"] = EMPTY_WORDS.join(empty)
+    if drop_incomplete:
+        settings["drop-incomplete"] = 1
     if part is None:
         settings["name"] = key.stem
     settings |= _policy_settings(
@@ -169,7 +178,7 @@ def client(
 
 
 def _node_settings(
-    data: Path | None, label: str | None, load: str | None, part: int | None
+    data: Path | None, label: str | None, load: str | None, part: int | None, drop_incomplete: bool
 ) -> dict[str, str | int]:
     """What the ClientApp is told, after a look at what would otherwise fail in the first round."""
     if sum(given is not None for given in (data, load, part)) != 1:
@@ -181,10 +190,14 @@ def _node_settings(
         return {"partition-id": part or 0}
     if label is None:
         raise UserError(f"name the label column of {data} with --label")
+    from fedcohort.data.columns import label_column
     from fedcohort.data.locate import Places
-    from fedcohort.data.tables import label_column, read_table
+    from fedcohort.data.tables import read_table, require
 
-    rows = label_column(read_table(str(data), Places.of(), header=True, separator=","), label)
+    frame = read_table(str(data), Places.of())
+    require(frame, label, "--label")
+    frame = frame.filter(frame[label].is_not_null()) if drop_incomplete else frame
+    rows = label_column(frame, label, "add --drop-incomplete, or remove those rows")
     _say(f"{data}: {len(rows)} rows, {len(set(rows.tolist()))} classes in '{label}'")
     return {"data": str(data.resolve()), "label": label}
 

@@ -37,7 +37,7 @@ def as_text(table: Tabulated) -> str:
     for place, key in enumerate(table.rows):
         shown.add_column(Text((re.sub(".", "", above) if place else above) + key))
     for column in _columns(table):
-        values = [text(column[key]) if key in column else "–" for key in table.columns]
+        values = [text(column.get(key)) for key in table.columns]
         shown.add_column(Text("\n".join([*values, " "]) if values else table.metric), justify="right")
     for row, cells in _lines(table):
         numbers = [Text(_number(table, cell), style="bold" if cell and cell.best else "") for cell in cells]
@@ -55,8 +55,8 @@ def as_csv(table: Tabulated) -> str:
     keys = [*table.rows, *table.columns]
     writer.writerow([*map(safe_name, keys), "metric", "over", "mean", "std", "seeds", "best", "p"])
     for cell in table.cells:
-        told = {**cell.row, **cell.column}
-        own = [text(told[key]) if key in told else "" for key in keys]
+        told = [cell.settings.get(key) for key in keys]
+        own = ["" if value is None else text(value) for value in told]
         mean, std = (cell.mean, cell.std) if cell.values else (math.nan, math.nan)
         p = math.nan if cell.test is None else cell.test.p
         known = ["" if math.isnan(value) else value for value in (mean, std, p)]
@@ -160,7 +160,7 @@ def _lines(table: Tabulated) -> list[tuple[Settings, list[Cell | None]]]:
 
 
 def _heads(table: Tabulated, row: Settings) -> list[str]:
-    return [text(row[key]) if key in row else "–" for key in table.rows]
+    return [text(row.get(key)) for key in table.rows]
 
 
 def _number(table: Tabulated, cell: Cell | None) -> str:
@@ -188,7 +188,8 @@ def _latex_heads(table: Tabulated, columns: Sequence[Settings]) -> list[str]:
         words, rules, start = [], [], left + 1
         for _, group in groupby(columns, key=lambda told: [told.get(k) for k in table.columns[:depth]]):
             below = list(group)
-            name = latex(f"{key} = {text(below[0][key])}" if key in below[0] else "–")
+            value = below[0].get(key)
+            name = latex(text(None) if value is None else f"{key} = {text(value)}")
             words.append(name if len(below) == 1 else rf"\multicolumn{{{len(below)}}}{{c}}{{{name}}}")
             rules.append(rf"\cmidrule(lr){{{start}-{start + len(below) - 1}}}")
             start += len(below)

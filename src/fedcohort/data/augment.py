@@ -97,13 +97,13 @@ def augmentation(federation: "Federation") -> Augment:
             f"local.augment needs images between 0 and 1, but these run from {x.min():.3g} to {x.max():.3g}: "
             "give bytes and no data.scale = 'client', or scale them and set normalise = false"
         )
-    scale = scale or Scale(torch.zeros(shape[0]), torch.ones(shape[0]))
-    return Augment(*(value.view(-1, 1, 1) for value in scale))
+    scale = scale or Scale.plain(shape[0])
+    return Augment(scale.mean.view(-1, 1, 1), scale.std.view(-1, 1, 1))
 
 
 def _of_images(scale: Scale) -> bool:
     """Whether numbers between 0 and 1 can have it: their variance is at most mean (1 - mean), as Bhatia and
     Davis showed. A channel of one value has a deviation of 1."""
-    mean, std = scale
+    mean, std = scale.mean, scale.std
     variance = torch.where(std == 1, 0.0, std.square())
     return bool((variance <= mean * (1 - mean) + ROUNDING).all())

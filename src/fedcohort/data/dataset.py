@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedcohort.data.scaling import Gaps
 from fedcohort.util.errors import UserError
 
 
@@ -27,7 +28,7 @@ class Dataset:
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
     share: bool = False  # one client's own data: its labels may all be equal
     numbers: Tensor | None = None  # bool [shape[0]]: what is to be scaled, see scaling.py; None: nothing
-    gaps: bool = False  # NaN stands for a number that is missing and will be filled
+    gaps: Gaps = "none"  # what fills numbers that are missing, for which NaN stands
 
     def __post_init__(self) -> None:
         """Refuse here, once for every source, what would only surface as a strange number after training."""
@@ -67,7 +68,7 @@ class Dataset:
                 f"token ids of the {what} set run from {int(x.min())} to {int(x.max())} but there are "
                 f"{self.vocabulary} kinds: number them from 0"
             )
-        odd = torch.isinf if self.gaps else lambda values: ~torch.isfinite(values)
+        odd = torch.isinf if self.gaps != "none" else lambda values: ~torch.isfinite(values)
         if not torch.isfinite(x.sum()) and (bad := int(odd(x).sum())):
             raise UserError(f"{bad} values of the {what} set are NaN or infinite: fill or remove them first")
         low, high = int(y.min()), int(y.max())

@@ -93,6 +93,7 @@ class Federation:
     vocabulary: int = 0  # kinds of tokens; 0: examples are numbers
     iid: Tensor | None = None  # [K] who drew labels like everybody's, where the protocol knows it
     scale: Scale | None = None  # by which the numbers of all clients were changed, if by one
+    own_scale: Scale | None = None  # or each client's own, [K, width]
     moments: Moments | None = None  # of each client's training rows before that
     numbers: Tensor | None = None  # [K] of the clients in the larger federation they were taken out of
 
@@ -168,6 +169,7 @@ class Federation:
             clients=tuple(self.clients[place] for place in places.tolist()),
             truth=None,
             iid=None,
+            own_scale=None,
             moments=None,
             numbers=places if self.numbers is None else self.numbers[places],
         )
@@ -252,6 +254,7 @@ class ClientData(NamedTuple):
             validation=coded(own.validation),
             test=coded(own.test),
             classes=tuple(classes),
+            own_scale=None if whole.own_scale is None else whole.own_scale.of(place),
             moments=None if whole.moments is None else whole.moments.of(place),
             numbers=torch.tensor([number]),
         )

@@ -4,7 +4,7 @@ Whatever is given is copied and never changed.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,8 +22,10 @@ from fedcohort.util.settings import build
 if TYPE_CHECKING:
     import polars as pl
 
+    from fedcohort.data.tables import Layout
+
 COPIES, FLOAT = 2, 4  # of all examples while they are gathered; bytes of a number
-OF_FILES = ("path", "test_path", "header", "separator")  # options of a table that a frame has no use for
+OF_FILES = ("path", "test_path", "header", "separator", "decimal")  # options that a frame has no use for
 KINDS = (
     "data are arrays (X, y) or (X, y, clients), a data frame with label=..., a map-style "
     "torch.utils.data.Dataset, or what fc.load gives"
@@ -163,12 +165,12 @@ def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     if unfit := [name for name in OF_FILES if name in options]:
         raise UserError(f"'{unfit[0]}' is about files: leave it out")
     source = build(Table, {"path": "", **options}, "data")
-    tested = None if test is None else as_polars(test, source.empty)
-    dataset = source.of(as_polars(frame, source.empty), tested)
+    tested = None if test is None else as_polars(test, source.layout)
+    dataset = source.of(as_polars(frame, source.layout), tested)
     return replace(dataset, provenance={**dataset.provenance, "source": "memory"})
 
 
-def as_polars(frame: Any, empty: Sequence[str], blank: bool = False) -> "pl.DataFrame":
+def as_polars(frame: Any, layout: "Layout", blank: bool = False) -> "pl.DataFrame":
     """The same table for Polars, column by column: what else it would need to read pandas may be missing."""
     import polars as pl
 
@@ -178,7 +180,7 @@ def as_polars(frame: Any, empty: Sequence[str], blank: bool = False) -> "pl.Data
         if not frame.columns.is_unique:
             raise UserError("two columns of the frame have the same name: rename one")
         frame = pl.DataFrame({str(name): _cells(frame[name]) for name in frame.columns}, strict=False)
-    return usable(frame, "the frame", empty, "the frame holds no rows: check how it was made", blank)
+    return usable(frame, "the frame", layout, "the frame holds no rows: check how it was made", blank)
 
 
 def _cells(column: Any) -> Any:

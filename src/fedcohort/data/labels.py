@@ -1,5 +1,8 @@
 """Labels of any kind into class numbers."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -8,6 +11,7 @@ from fedcohort.util.errors import UserError
 
 LARGEST = 2**53  # beyond it floats skip whole numbers
 MANY = 1000  # more classes than this: the column is something else
+FEW = 50  # more different numbers than this, or numbers with decimals: amounts rather than classes
 
 
 def encode_labels(
@@ -15,9 +19,10 @@ def encode_labels(
     test: np.ndarray | None = None,
     names: tuple[str, ...] | None = None,
     every: tuple[str, ...] | None = None,
+    fractions: bool = False,
 ) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
     """Class numbers of both parts and the names: the sorted values, ``every`` value there is, or ``names``
-    for labels 0 to C-1."""
+    for labels 0 to C-1. Numbers with ``fractions`` are classes only if it is said."""
     for part in (train, test):
         if part is not None and (part.ndim != 1 or part.dtype.kind not in "biufUS"):
             raise UserError(
@@ -29,13 +34,14 @@ def encode_labels(
     if both.dtype.kind == "f":
         if not np.isfinite(both).all():
             raise UserError(f"{int((~np.isfinite(both)).sum())} labels are missing: remove those rows first")
-        if (both % 1).any():
+        whole = not (both % 1).any()
+        if not (whole or fractions):
             raise UserError(
                 "labels hold fractions, but classes are whole numbers or words: check the label column"
             )
         if np.abs(both).max(initial=0) > LARGEST:
             raise UserError(f"labels are as large as {np.abs(both).max():g}: check the label column")
-        both = both.astype(np.int64)
+        both = both.astype(np.int64) if whole else both
     if names is not None:
         codes = both.astype(np.int64)
     else:
@@ -51,3 +57,32 @@ def encode_labels(
             codes, names = np.array([every.index(name) for name in names])[codes], every
     y = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.int64))
     return y[: len(train)], None if test is None else y[len(train) :], names
+
+
+def refuse_amounts(labels: np.ndarray, name: str, cure: str) -> None:
+    """Of a label column that holds amounts rather than classes."""
+    if labels.dtype.kind != "f" or not np.isfinite(labels).all():
+        return
+    values = np.unique(labels)
+    if (values % 1).any():
+        raise UserError(f"label '{name}' holds numbers with decimals, so it looks like an amount: {cure}")
+    if len(values) > FEW:
+        raise UserError(f"label '{name}' has {len(values):,} values, so it looks like an amount: {cure}")
+
+
+def cut_points(labels: np.ndarray, bins: int) -> tuple[float, ...]:
+    """Values between ``bins`` classes of about the same size; fewer where one value fills several classes."""
+    points = np.unique(np.quantile(labels, np.arange(1, bins) / bins, method="inverted_cdf"))
+    return tuple(points[points < labels.max()].tolist())
+
+
+def cut(labels: np.ndarray, points: Sequence[float]) -> np.ndarray:
+    """The class of each amount; a point belongs to the class below it."""
+    return np.searchsorted(points, labels, side="left")
+
+
+def cut_names(points: Sequence[float]) -> tuple[str, ...]:
+    """Of the classes between these points."""
+    told = [f"{point:.12g}" for point in points]
+    between = [f"above {low} to {high}" for low, high in pairwise(told)]
+    return (f"at most {told[0]}", *between, f"above {told[-1]}")

@@ -4,19 +4,20 @@ What is not told here are numbers that clients may keep to themselves: by what t
 """
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedcohort.data.columns import Column, as_words, refuse_gaps
 from fedcohort.data.features import numbers_of
 from fedcohort.data.federation import Federation
-from fedcohort.data.scaling import Moments, Rule, Scale, each, moments
-from fedcohort.data.tables import Column, as_words, require
+from fedcohort.data.scaling import Gaps, Rule, Scale, Scaling
+from fedcohort.data.tables import Layout, require
 from fedcohort.data.texts import RESERVED, encode_texts
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
@@ -29,14 +30,7 @@ if TYPE_CHECKING:
 
 FLOAT, COPIES = 4, 3  # bytes of a feature; of each column, of all together, and of these in order
 LONGEST = 2**16  # tokens of a text
-
-
-class FilledScale(NamedTuple):
-    """What numbers become, float32 [width]: gaps are filled, then the mean is subtracted, then divided."""
-
-    mean: Tensor
-    std: Tensor
-    fill: Tensor
+FILL = "set missing='mean' ('median', 'constant'), drop_incomplete=true, or add the columns to 'exclude'"
 
 
 @dataclass(frozen=True)
@@ -47,10 +41,8 @@ class Preparation:
     text: str = ""  # the column with the texts
     words: tuple[str, ...] = ()  # that have ids of their own, in their order
     length: Annotated[int, between(0, LONGEST)] = 0  # tokens of a text
-    header: bool = True  # how files of such rows are read
-    separator: str = ","
-    empty: tuple[str, ...] = ()
-    gaps: bool = False  # a number may be missing
+    layout: Layout = field(default_factory=Layout)  # how files of such rows are read
+    gaps: Gaps = "none"  # what fills numbers that are missing
     scale: Rule = "none"  # whose rows say by what numbers are scaled
 
     @property
@@ -74,7 +66,7 @@ class Preparation:
     @cached_property
     def numbers(self) -> Tensor:
         """Of a table: which features are quantities."""
-        return torch.tensor([own.kind == "numbers" for own in self.columns for _ in range(own.width)])
+        return torch.tensor([own.is_quantity for own in self.columns for _ in range(own.width)])
 
     def fits(self, shape: tuple[int, ...], vocabulary: int) -> bool:
         """Whether such examples come of it."""
@@ -92,34 +84,27 @@ class Preparation:
         for column in self.columns:
             if column.name not in known:
                 require(rows, column.name, "features")
+        refuse_gaps(self.columns, rows, FILL)
         needed = COPIES * FLOAT * rows.height * self.width
         refuse_beyond(needed, f"a table of {self.width:,} features", "give fewer columns")
         return torch.from_numpy(np.concatenate([column.encode(rows) for column in self.columns], axis=1))
 
-    def scaling(self, width: int, scale: Scale | None, own: Moments | None) -> FilledScale:
-        """By everybody's ``scale``, or by the moments of who uses the model."""
-        if self.scale == "none":
-            filled = own.mean[0].float() if self.gaps and own is not None else torch.zeros(width)
-            return FilledScale(torch.zeros(width), torch.ones(width), filled)
-        if scale is None and own is not None:
-            scale = Scale(*(vector[0] for vector in each(own)))
-        assert scale is not None  # noqa: S101  # one of both is known, or nobody asks
-        return FilledScale(*scale, scale.mean)
-
     @property
     def own(self) -> bool:
         """Whether the rows of who uses the model say by what they are scaled or filled."""
-        return self.scale == "client" or (self.scale == "none" and self.gaps)
+        return self.scale == "client" or (self.scale == "none" and self.gaps != "none")
 
-    def moments(self, x: Tensor) -> Moments:
-        """Of somebody's rows."""
+    def own_scale(self, x: Tensor) -> Scale | None:
+        """By which somebody's own rows are."""
         numbers = self.numbers if self.columns else torch.ones(x.shape[1], dtype=torch.bool)
-        return moments(x, torch.arange(len(x)), torch.zeros(len(x), dtype=torch.int64), 1, numbers)
+        everything = torch.arange(len(x)), torch.zeros(len(x), dtype=torch.int64), 1
+        found = Scaling.learnt(numbers, x, *everything, self.scale, self.gaps).scale
+        return None if found is None else Scale(*(table.reshape(-1) for table in found))
 
     def facts(self) -> dict[str, Any]:
         """For JSON; what is as usual is left out."""
-        usual = Preparation()
-        told = {key: value for key, value in asdict(self).items() if value != getattr(usual, key)}
+        usual = asdict(Preparation())
+        told = {key: value for key, value in asdict(self).items() if value != usual[key]}
         return json.loads(json.dumps(told))
 
     @classmethod
@@ -128,7 +113,8 @@ class Preparation:
         try:
             columns = tuple(build(Column, own, "columns") for own in facts.get("columns", ()))
             known = {each.name: facts[each.name] for each in fields(cls) if each.name in facts}
-            return build(cls, {**known, "columns": columns}, "preparation")
+            layout = build(Layout, facts.get("layout", {}), "layout")
+            return build(cls, {**known, "columns": columns, "layout": layout}, "preparation")
         except (UserError, AttributeError, TypeError, OverflowError) as error:
             raise damaged(path, error, cure) from None
 

@@ -92,7 +92,7 @@ class Revealed:
         if self.counts is not None:
             tensors["counts"] = self.counts
         if self.scale is not None:
-            tensors |= {f"scale/{name}": value for name, value in self.scale._asdict().items()}
+            tensors |= {f"scale/{name}": torch.tensor(own) for name, own in self.scale.facts().items()}
         write_atomically(path, save(tensors, {"facts": json.dumps(facts)}), private=True)
 
     @classmethod

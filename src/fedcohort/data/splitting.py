@@ -94,7 +94,7 @@ def federate(
 
     held = hold_out(labels[rows], client, clients, split.validation, rng, apart)
     training = torch.from_numpy(rows[~held]), torch.from_numpy(client[~held])
-    scaling = Scaling.learnt(dataset.numbers, x, *training, clients, scale)
+    scaling = Scaling.learnt(dataset.numbers, x, *training, clients, scale, dataset.gaps)
     if mode == "pool":
         owner = _owners(len(x), np.append(rows, test_rows), np.append(client, test_client))
         x = test_x = _dressed(scaling(x, owner), dealt, owner, seed, "train")
@@ -112,7 +112,8 @@ def federate(
         provenance=_story(dataset, dealt, split, mode, clients - len(np.unique(test_client))),
         vocabulary=dataset.vocabulary,
         iid=None if dealt.iid is None else torch.as_tensor(dealt.iid, dtype=torch.bool),
-        scale=scaling.scale,
+        scale=scaling.shared,
+        own_scale=scaling.own,
         moments=scaling.moments,
     )
 

@@ -53,6 +53,15 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def first_bytes(path: Path, number: int) -> bytes:
+    """The first of them."""
+    try:
+        with gzip.open(path) if is_gzipped(path) else path.open("rb") as file:
+            return file.read(number)
+    except DAMAGED as error:
+        raise UserError(f"{path} cannot be read ({error}): fetch it again") from error
+
+
 def _blocks(path: Path) -> Iterator[bytes]:
     most, read = most_bytes(path), 0
     with gzip.open(path) as file:

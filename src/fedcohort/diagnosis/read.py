@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.data.labels import encode_labels
+from fedcohort.data.columns import client_column, label_column
+from fedcohort.data.labels import encode_labels, refuse_amounts
 from fedcohort.data.locate import Places, user_path
 from fedcohort.data.tables import (
     FILE,
     cleaned,
-    client_column,
     is_parquet,
-    label_column,
     named,
     read_table,
     reading,
@@ -37,6 +36,10 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 LARGEST = 2**53  # beyond it floats skip whole numbers
 PIECE = 1 << 15  # rows of a file that are looked at together
 CLIENT_COLUMNS = ("client", "client_id", "id")  # taken for the client unless told
+AMOUNTS = (
+    "'fedcohort init' writes an experiment file that makes classes of it (--bins 4), or calls it a category "
+    "(--category), and diagnose reads that file"
+)
 
 Kind = TypeVar("Kind", np.int64, np.float64)
 Test = Callable[[NDArray[np.float64]], NDArray[np.bool_]]
@@ -119,9 +122,6 @@ def _pieces(path: Path) -> Iterator["pl.DataFrame"]:
             names = lazy.collect_schema().names()
         else:
             lazy, names = scan_csv(path)
-        separator = next((mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]), None)
-        if separator:
-            raise UserError(f"{path.name} separates its columns by {separator!r}: save it with commas")
         named(lazy.head(0).collect(), names, path)
         for piece in lazy.collect_batches(chunk_size=PIECE):
             numbered = piece.select(each if each.dtype.is_numeric() else _words(each) for each in piece)
@@ -206,14 +206,16 @@ def _bad_count(cell: str | None, where: str, numbered: bool) -> UserError:
 
 
 def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
-    frame = read_table(str(path), Places.of(), header=True, separator=",")
+    frame = read_table(str(path), Places.of())
     if client is None:
         client = next((name for name in CLIENT_COLUMNS if name in frame.columns), FILE if single else None)
     if client is None:
         raise UserError(f"{path.name}: say which column holds the client of each row with --client")
     if client == label:
         raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
-    codes, _, classes = encode_labels(label_column(frame, label))
+    labels = label_column(frame, label)
+    refuse_amounts(labels, label, AMOUNTS)
+    codes, _, classes = encode_labels(labels)
     owners = np.asarray(client_column(frame, client)).tolist()
     clients = list(dict.fromkeys(owners))
     row_of = {name: row for row, name in enumerate(clients)}

@@ -14,6 +14,7 @@ from fedcohort.core.task import Task
 from fedcohort.data.locate import Places
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.revealed import Revealed
+from fedcohort.data.scaling import Scale
 from fedcohort.data.sources import COMMON, places_in
 from fedcohort.data.sources.table import Table
 from fedcohort.data.tables import read_table
@@ -56,8 +57,8 @@ def served_model(run: FinishedRun, whose: Whose, rows: Path | None = None, trust
     state = _state(run, job, task)
     weights, clients = _weights(run, whose, state, job, task)
     preparation, given = _preparation(run, job, roster, rows)
-    own = None if given is None else preparation.moments(given)
-    scaling = None if roster.vocabulary else preparation.scaling(roster.shape[0], roster.scale, own)
+    own = None if given is None else preparation.own_scale(given)
+    scaling = None if roster.vocabulary else roster.scale or own or Scale.plain(roster.shape[0])
     settings = {key: value for key, value in job.experiment.model.items() if key != "name"}
     plain = Architecture(job.experiment.model["name"], settings, roster.shape, roster.vocabulary)
     architecture, network = plain.holding(task.model, weights, state.encoders, roster.num_classes)
@@ -160,10 +161,10 @@ def _preparation(
 
 def _learnt(data: dict[str, Any], rows: Path, roster: Revealed) -> Preparation:
     """As a client of a deployment reads its table: the server never sees one."""
-    others = {*COMMON, *places_in(data), "client", "empty"}
+    others = {*COMMON, *places_in(data), "client", "empty", "drop_incomplete"}
     options = {key: value for key, value in data.items() if key not in others}
     table = build(Table, {**options, "path": str(rows)}, "data")
-    preparation = table.learn(read_table(table.path, Places.of(), table.header, table.separator))
+    preparation = table.learn(read_table(table.path, Places.of(), table.layout))
     if data.get("scale") == "none" or not bool(preparation.numbers.any()):
         return preparation
     return replace(preparation, scale="client" if roster.scale is None else "federated")

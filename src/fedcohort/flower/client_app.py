@@ -34,7 +34,7 @@ from fedcohort.util.names import safe_name
 
 log = logging.getLogger("fedcohort.flower")
 
-OWN = ("data", "label", "empty", "load", "name", "partition-id", "keep")  # settings of the node: what it has
+OWN = ("data", "label", "empty", "drop-incomplete", "load", "name", "partition-id", "keep")  # what a node has
 CLIENTS = 100_000  # most clients of a run
 
 app = ClientApp()

@@ -21,7 +21,7 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import own_function
 
-Settings = Mapping[str, Any]  # of this node: data, label, empty, load, name, partition-id
+Settings = Mapping[str, Any]  # of this node: data, label, empty, drop-incomplete, load, name, partition-id
 EMPTY_WORDS = ","  # between the words that count as empty cells
 
 
@@ -63,15 +63,18 @@ def _name(settings: Settings) -> str:
 def _table(settings: Settings, experiment: Experiment) -> Dataset:
     """The client's CSV or Parquet file, read with the experiment's options for tables."""
     from fedcohort.data.sources import COMMON, places_in
-    from fedcohort.data.sources.table import Table
+    from fedcohort.data.sources.table import Table, refuse_apart
     from fedcohort.util.settings import build
 
     given = experiment.data if experiment.data["source"] == "table" else {}
-    not_mine = {*COMMON, *places_in(experiment.data), "client", "empty"}
+    refuse_apart(given, experiment.scale)
+    not_mine = {*COMMON, *places_in(experiment.data), "client", "empty", "drop_incomplete"}
     options = {key: value for key, value in given.items() if key not in not_mine}
     options["path"] = str(Path(settings["data"]).expanduser())
-    # Whoever chooses which words count as empty could tell from what is left which words there are.
+    # Whoever chooses which words count as empty, or which rows are left out, could tell from what is left
+    # which words there are.
     options["empty"] = [word for word in str(settings.get("empty", "")).split(EMPTY_WORDS) if word]
+    options["drop_incomplete"] = bool(settings.get("drop-incomplete", False))
     if "label" in settings:
         options["label"] = settings["label"]
     return build(Table, options, "data").load(Places.of(None), share=True)

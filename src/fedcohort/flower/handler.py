@@ -23,7 +23,7 @@ from fedcohort.core.round.merge import plan_of
 from fedcohort.core.schema import answers_of
 from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
-from fedcohort.data.scaling import Rule
+from fedcohort.data.scaling import Rule, Scale
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER, ClientStore
@@ -121,14 +121,15 @@ class Handler:
             return federation.counts[0].double()
         splits = federation.train, federation.validation, federation.test
         counts = torch.stack([split.counts(federation.num_classes)[0] for split in splits]).sum(0)
-        return self._noised("label counts", {"threshold", "label"}, federation.classes, counts)
+        return self._noised("label counts", {"threshold", "bins", "label"}, federation.classes, counts)
 
     def _summary(self, part: Summarises) -> Tensor:
         """What a part counts of the examples, likewise."""
         federation, classes = self.task.data, self.task.data.num_classes
         if self.level == "exact":
             return part.summarise(*federation.train.examples(0), classes).double()
-        as_is = self.reading.get("scale") == "none" and self.reading.get("missing") != "mean"
+        filled = self.reading.get("missing") in ("mean", "median")
+        as_is = self.reading.get("scale") == "none" and not filled
         if federation.provenance.get("data", {}).get("source") == "table" and not as_is:
             raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
         splits = federation.train, federation.validation, federation.test
@@ -319,7 +320,8 @@ class Handler:
         rule = "client" if rule == "federated" and data.scale is None else rule
         preparation, scaling = preparation_of(data, rule), None
         if not data.vocabulary:
-            scaling = preparation.scaling(data.shape[0], data.scale, data.moments)
+            own = data.own_scale and Scale(*(table[0] for table in data.own_scale))
+            scaling = data.scale or own or Scale.plain(data.shape[0])
         weights = batchnorm.worn(Weights(model["params"], model["buffers"]), kept and kept(0))
         encoders = self.store.encoders() if payload.facts["merge"] else None
         plain = Architecture(self.model["name"], settings, data.shape, data.vocabulary)

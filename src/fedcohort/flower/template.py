@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedcohort.data.locate import user_path
+from fedcohort.data.sources.table import refuse_apart
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import own_function
 
@@ -114,6 +116,8 @@ def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") 
     from fedcohort.runs.experiment import Experiment
 
     setting = Experiment.read(experiment, clients_here=False)
+    if setting.data["source"] == "table" and not user_path(setting.data["path"]).exists():
+        refuse_apart(setting.data, setting.scale)
     functions = [load] if load else []
     functions += [setting.model["name"]] if ":" in setting.model["name"] else []
     own = own_modules(setting.imports, functions)

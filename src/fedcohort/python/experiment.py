@@ -26,7 +26,6 @@ from fedcohort.runs.comparison import Plan, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment as Settings
 from fedcohort.runs.method_entries import write_method
 from fedcohort.util.errors import UserError
-from fedcohort.util.expression import parse_one
 from fedcohort.util.user_code import own_code_in
 
 
@@ -135,13 +134,10 @@ def _data(data: Any) -> tuple[dict[str, Any], Dataset | None]:
     return {**about, **keep(held)}, held
 
 
-def _partition(partition: str | Mapping[str, Any] | Partitioner) -> dict[str, Any]:
+def _partition(partition: str | Mapping[str, Any] | Partitioner) -> str | dict[str, Any]:
     if isinstance(partition, Partitioner):
         return {"name": partition.name, **_table(partition)}
-    if not isinstance(partition, str):
-        return dict(partition)
-    name, parameters = parse_one(partition, "partition")
-    return {"name": name, **parameters}
+    return partition if isinstance(partition, str) else dict(partition)
 
 
 def _model(model: Any) -> Any:

@@ -56,9 +56,7 @@ def _heat_card(evidence: Evidence) -> Card:
         down, across = keys
     else:
         rows, down, across = evidence.titles, "", "<br>".join(map(plain, keys))
-        columns = [
-            "<br>".join(plain(text(told[key]) if key in told else "–") for key in keys) for told in conditions
-        ]
+        columns = ["<br>".join(plain(text(told.get(key))) for key in keys) for told in conditions]
         cells = np.array([[own.get(title, np.nan) for own in known] for title in rows])
     return Card(
         "Every condition at a glance",

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class Cell:
     row: Settings
     column: Settings
     values: dict[tuple[int, str], float]  # by seed and data
+    runs: frozenset[Path]  # whose values these are
     reference: bool
     best: bool = False
     test: Paired | None = None  # against the chosen method, its p adjusted; None: not tested
@@ -48,13 +50,15 @@ class Cell:
 
 def tested(cells: Sequence[Cell], against: str, keys: Sequence[str]) -> list[Cell]:
     """Every method against one under the same conditions, on the seeds that both have; p adjusted by Holm
-    for all tests of the table."""
+    for all tests of the table. The same runs may stand under several values of what their methods do not
+    have: they are tested once."""
     if METHOD not in keys:
         raise UserError(f"--against {against}: methods are neither rows nor columns here, add --rows method")
     if against not in (known := {str(cell.settings[METHOD]) for cell in cells}):
         raise UserError(f"--against {against}: no such method here{nearest(against, known)}")
     theirs = {cell.conditions: cell for cell in cells if cell.settings[METHOD] == against}
-    found: dict[int, Paired] = {}
+    compared: dict[int, tuple[frozenset[Path], frozenset[Path]]] = {}  # cells, and the runs of both methods
+    found: dict[tuple[frozenset[Path], frozenset[Path]], Paired] = {}
     for number, cell in enumerate(cells):
         other = theirs.get(cell.conditions)
         common = [draw for draw in cell.values if other is not None and draw in other.values]
@@ -62,10 +66,14 @@ def tested(cells: Sequence[Cell], against: str, keys: Sequence[str]) -> list[Cel
             continue
         ours, base = ([each.values[draw] for draw in common] for each in (cell, other))
         if np.isfinite([*ours, *base]).all():
-            found[number] = paired(ours, base)
+            compared[number] = cell.runs, other.runs
+            found[cell.runs, other.runs] = paired(ours, base)
     adjusted = holm([test.p for test in found.values()])
-    tests = {number: test._replace(p=p) for (number, test), p in zip(found.items(), adjusted, strict=True)}
-    return [replace(cell, test=tests.get(number)) for number, cell in enumerate(cells)]
+    tests = {runs: test._replace(p=p) for (runs, test), p in zip(found.items(), adjusted, strict=True)}
+    return [
+        replace(cell, test=tests[compared[number]] if number in compared else None)
+        for number, cell in enumerate(cells)
+    ]
 
 
 def with_best(cells: Sequence[Cell], more: bool | None, methods: bool) -> list[Cell]:

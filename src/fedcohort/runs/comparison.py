@@ -1,9 +1,10 @@
 """Several methods and seeds side by side: run them, and go on with those that were stopped."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from fedcohort.data.preparation import preparation_of
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
 from fedcohort.runs.experiment import Experiment, difference
+from fedcohort.runs.flat import flat
 from fedcohort.runs.longer import adopt, adopted
 from fedcohort.runs.processes import ProcessPool
 from fedcohort.runs.recorder import (
@@ -44,7 +46,7 @@ from fedcohort.runs.stored import (
     runs_of,
     settings_file,
 )
-from fedcohort.runs.sweep import in_words
+from fedcohort.runs.sweep import Point, in_words
 from fedcohort.runs.trackers import check_trackers, start_trackers
 from fedcohort.util.checkpoint import CURRENT, write_atomically
 from fedcohort.util.cpu import usable_cores
@@ -54,6 +56,7 @@ from fedcohort.util.files import damaged, read_toml, refuse_links
 from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_code
 
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
+MOST = 100_000  # runs of a comparison
 
 
 class StoppedError(Exception):
@@ -154,7 +157,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
     if path.name == ASKED:
         plan = _plan(experiment, directory)
         adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
-        _refuse_changes(plan)
+        _refuse_changes(plan, str(path), "undo that change")
         return plan
     job = Job(experiment, experiment.methods[0], experiment.seeds[0], directory)
     return Plan(experiment, directory, (job,))
@@ -168,26 +171,32 @@ def extend(plan: Plan, experiment: Experiment) -> Plan:
     with disk_mistakes(plan.home), held(plan.home):
         runs = [(job.directory, job.table) for job in longer.jobs]
         known = adopted(plan.home, runs)
-        _refuse_changes(longer, known)
+        _refuse_changes(longer, "what is asked for now", "ask for that, too", known)
         write_atomically(plan.home / ASKED, tomli_w.dumps(longer.experiment.table()).encode())
         adopt(plan.home, runs)
     return longer
 
 
-def _refuse_changes(plan: Plan, known: Collection[Path] = ()) -> None:
+def _refuse_changes(plan: Plan, what: str, cure: str, known: Collection[Path] = ()) -> None:
     """Raises UserError if there are runs of other settings, beside those ``known``: new ones would be started
     beside them."""
+    asked_for = {job.directory.name for job in plan.jobs}
     for directory in runs_of(plan.home):
-        if directory in known or directory.name in {job.directory.name for job in plan.jobs}:
+        if directory in known or directory.name in asked_for:
             continue
         theirs = RunSettings.read(directory)
-        same = [job for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
-        gone = f"{theirs.title}, seed {theirs.seed}, is missing here"
-        change = difference(same[0].table, theirs.table) if same else gone
-        raise UserError(
-            f"{plan.home / ASKED} is not as it was when {directory.name} was started ({change}): "
-            "undo that change, or start a new comparison with 'fedcohort run FILE'"
-        )
+        same = [job.table for job in plan.jobs if (job.method.title, job.seed) == (theirs.title, theirs.seed)]
+        change: str | None = f"{theirs.title}, seed {theirs.seed}, is missing here"
+        if same:
+            change = difference(min(same, key=lambda ours: _apart(ours, theirs)), theirs.table)
+        anew = "start a new comparison with 'fedcohort run FILE'"
+        raise UserError(f"{what} leaves out {directory}, begun before ({change}): {cure}, or {anew}")
+
+
+def _apart(ours: Mapping[str, Any], theirs: RunSettings) -> int:
+    """In how many settings two runs differ."""
+    told = flat(ours, Path())
+    return sum(told.get(key) != theirs.flat.get(key) for key in {*told, *theirs.flat})
 
 
 def carry_out(
@@ -260,11 +269,16 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
 def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
     """Every method under all conditions with every seed. Those of one federation follow each other: it is
     made once."""
+    by_federation: dict[str, list[tuple[Point, Experiment]]] = {}
+    for point, variant in experiment.variants():
+        by_federation.setdefault(variant.dealing, []).append((point, variant))
     each = [
         (variant.of_one(method), method, in_words(point))
-        for point, variant in experiment.variants()
+        for point, variant in chain.from_iterable(by_federation.values())
         for method in variant.methods
     ]
+    if (runs := len(experiment.seeds) * len(each)) > MOST:
+        raise UserError(f"these are {runs:,} runs, and a comparison has at most {MOST:,}: ask for fewer")
     return [
         Job(alone, method, seed, home / run_name(alone.table(method, seed)), words)
         for seed in experiment.seeds

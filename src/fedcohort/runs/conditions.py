@@ -27,6 +27,7 @@ from fedcohort.util.user_code import comes_with_fedcohort
 NEVER = ("name", "seeds", "imports", "evaluate.", "data.root")
 METHOD = "method."
 OWN = (METHOD, "local.")  # what may belong to a method
+NAMES = {"partition": "name", "model": "name", "data": "source"}  # what says of which kind a section is
 
 
 class Placed(NamedTuple):
@@ -65,7 +66,7 @@ def planned_runs(home: Path) -> int:
         own = [values for key, values in lists.items() if _applies(key, method)]
         points = {json.dumps(point) for point in zip(*own, strict=False)}
         runs += len(points) if zipped and own else prod(map(len, own))
-    return runs * len({seed for _, seed in planned(home)})
+    return runs * len({run.seed for run in planned(home)})
 
 
 def place(runs: Sequence[RunSettings], wanted: Collection[str] = ()) -> list[Placed]:
@@ -74,6 +75,7 @@ def place(runs: Sequence[RunSettings], wanted: Collection[str] = ()) -> list[Pla
     titles = [_without(asked, wanted) for asked in runs]
     keys = [key for key in dict.fromkeys(key for told in each for key in told) if not key.startswith(NEVER)]
     common = [key for key in keys if not key.startswith(OWN) and _differ(told.get(key) for told in each)]
+    common = [key for key in common if key in wanted or not _of_one_kind(key, each)]
     alike: dict[tuple[str, ...], list[Settings]] = {}
     for title, told in zip(titles, each, strict=True):
         alike.setdefault((title, *(_same(told.get(key)) for key in common)), []).append(told)
@@ -125,7 +127,7 @@ def distinct(each: Iterable[Settings]) -> list[Settings]:
 def text(value: Value) -> str:
     """As tables and headings show it; 1, a client, and 1.0, everybody, are two."""
     if value is None:
-        return "default"
+        return "–"
     return safe_name(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -174,6 +176,18 @@ def _without(asked: RunSettings, wanted: Collection[str]) -> str:
 
 def _applies(key: str, method: str) -> bool:
     return not key.startswith(METHOD) or key.removeprefix(METHOD).rpartition(".")[0] in _parts(method)
+
+
+def _of_one_kind(key: str, each: Sequence[Settings]) -> bool:
+    """Whether only one kind of partition, model or data has a setting, always with the same value: then the
+    kind says it all."""
+    section = key.rpartition(".")[0]
+    name = f"{section}.{NAMES.get(section)}"
+    kinds: dict[str, set[str]] = {}
+    for told in each:
+        kinds.setdefault(_same(told.get(name)), set()).add(_same(told.get(key)))
+    values = set().union(*kinds.values()) - {_same(None)}
+    return key != name and len(values) == 1 and all(len(own) == 1 for own in kinds.values())
 
 
 def _differ(values: Iterable[Value]) -> bool:

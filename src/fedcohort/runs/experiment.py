@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,11 +34,12 @@ from fedcohort.presets import under_conditions
 from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
 from fedcohort.runs.evaluation import Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
-from fedcohort.runs.overrides import assign, override_all
+from fedcohort.runs.overrides import assign, changed, override_all
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
-from fedcohort.util.settings import at_least, build, checked
+from fedcohort.util.expression import parse_one
+from fedcohort.util.settings import at_least, build, checked, settings_of
 from fedcohort.util.user_code import import_own
 
 ELSEWHERE = "at the client"  # stands for a path that means nothing here
@@ -45,6 +47,14 @@ UNTOLD = (
     "with privacy.counts = '{}' nobody tells the means of its columns, so each client scales its numbers by "
     "its own rows, as data.scale = 'client' says"
 )
+SECTIONS: dict[str, type] = {
+    "local": Local,
+    "split": SplitPlan,
+    "privacy": Privacy,
+    "faults": Faults,
+    "evaluate": Evaluation,
+    "trust": Trust,
+}
 HELD_OUT = 0.2  # of the training data, when a method needs validation data and the file says nothing
 
 
@@ -92,15 +102,23 @@ class Experiment:
             raise UserError(f"cannot read {path}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from None
+        overrides = tuple(overrides)
         notes = override_all(table, overrides)
         if not clients_here:
             refuse_auto(table)
         experiment = cls.of(table, path.stem)
+        for key, _ in experiment.sweep.values:
+            if key in map(changed, overrides):
+                raise UserError(
+                    f"--set {key}: every run has a value of the list that sweeps it: change that list"
+                )
         return dataclasses.replace(experiment, notes=(*notes, *experiment.notes)) if notes else experiment
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "experiment", elsewhere: bool = False) -> "Experiment":
         """From a table as TOML gives it; ``elsewhere``: its paths are another machine's."""
+        table = _with_named_partition(table)
+        _refuse_misplaced(table)
         top, notes = build(_Top, table, ""), list[str]()
         sweep, given = Sweep.read(top.sweep), dict[str, Any]()
         if sweep.conditions:
@@ -183,12 +201,24 @@ class Experiment:
         not swept so far, perhaps also the one that they have."""
         more = Sweep.parse(texts)
         if also_as_it_is:
-            known, own = dict(self.sweep.values), [(key, (self._value(key),)) for key, _ in more.values]
-            more = Sweep(tuple(pair for pair in own if pair[0] not in known)).with_more(more)
+            next(dataclasses.replace(self, sweep=more).variants())  # refuses what there is not
+            known = dict(self.sweep.values)
+            own = [(key, (self._said(key),)) for key, _ in more.values if key not in known]
+            more = Sweep(tuple(own)).with_more(more)
         return dataclasses.replace(self, sweep=self.sweep.with_more(more))
 
-    def _value(self, key: str) -> Any:
-        """Of a setting; of one of a part, as the first method has it that has the part."""
+    def _said(self, key: str) -> Any:
+        """The value of a setting, for a list of values."""
+        if (value := self.value(key)) is None:
+            raise UserError(
+                f"--sweep {key}: the runs that are there do not say what it is, so no list can name it with "
+                "other values: start a new comparison"
+            )
+        return value
+
+    def value(self, key: str) -> Any:
+        """Of a setting, None if nothing says it; of one of a part, as the first method has it that has the
+        part."""
         if key.startswith(OF_METHODS):
             return value_of_part(self.methods, key)
         here: Any = self.table(self.methods[0])
@@ -238,6 +268,11 @@ class Experiment:
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which cannot find what is in the memory of this one."""
         return vars(self) | ({"brought": self.dataset} if self.data["source"] == "memory" else {})
+
+    @property
+    def dealing(self) -> str:
+        """What federations are made of; where it is the same, they are."""
+        return repr((self.data, self.partition.name, self.partition, self.split))
 
     @property
     def scale(self) -> Rule:
@@ -321,6 +356,23 @@ class _Top:
     sweep: dict = field(default_factory=dict)
 
 
+def _refuse_misplaced(table: Mapping[str, Any]) -> None:
+    """Raises UserError if a setting of a section stands outside of it."""
+    for key in table.keys() - {setting.name for setting in settings_of(_Top)}:
+        kinds = [("partition", PARTITIONS.get(name)) for name in PARTITIONS.names()]
+        for section, cls in (*SECTIONS.items(), *kinds):
+            if any(key == setting.name for setting in settings_of(cls)):
+                raise UserError(f"{key}: unknown, did you mean '{section}.{key}'?")
+
+
+def _with_named_partition(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where it is a text like ``dirichlet(clients=20)``, as the table that it is short for."""
+    if not isinstance(text := table.get("partition"), str):
+        return table
+    name, parameters = parse_one(text, "partition")
+    return {**table, "partition": {"name": name, **parameters}}
+
+
 def config_hash(table: Mapping[str, Any]) -> str:
     """Eight characters that name a run's settings."""
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
@@ -351,8 +403,7 @@ def _cached_federation(key: str, _: int) -> list[Federation]:
 
 def _federation(experiment: Experiment, seed: int, scale: Rule) -> Federation:
     """One federation per data, partition, split, scale and seed, shared by all methods."""
-    parts = (experiment.data, experiment.partition.name, experiment.partition, experiment.split, scale)
-    slot = _cached_federation(repr(parts), seed)
+    slot = _cached_federation(f"{experiment.dealing} {scale}", seed)
     if not slot:
         dealt = federate(experiment.dataset, experiment.partition, experiment.split, seed, scale)
         withheld = scale == experiment.scale != experiment.data.get("scale", "federated")
@@ -370,9 +421,9 @@ def _distinct(entries: tuple[Any, ...], path: str) -> tuple[Any, ...]:
     """At least one, and none twice: each run has its own directory."""
     if not entries:
         raise UserError(f"{path}: the list is empty, give at least one")
-    for position, entry in enumerate(entries):
-        if entry in entries[:position]:
-            raise UserError(f"{path}: {entry} is listed twice, list it once")
+    entry, times = Counter(entries).most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{path}: {entry} is listed twice, list it once")
     return entries
 
 

@@ -58,6 +58,11 @@ def override(table: dict[str, Any], change: str) -> None:
     assign(table, path.strip(), value_of(text), f"--set {change}")
 
 
+def changed(change: str) -> str:
+    """The setting that ``key.key=value`` is about."""
+    return change.partition("=")[0].strip()
+
+
 def assign(table: dict[str, Any], path: str, value: Any, change: str) -> None:
     """The setting at ``path`` is ``value`` now; ``change`` is what a mistake is told of."""
     *parents, last = path.split(".")

@@ -66,7 +66,8 @@ def write_summary(home: Path, outcomes: Sequence[Outcome]) -> None:
     metrics = list(dict.fromkeys(key for outcome in outcomes for key in outcome.metrics))
     lines: list[list[object]] = [["method", "seed", *map(safe_name, conditions), *map(safe_name, metrics)]]
     for outcome in outcomes:
-        own = [text(outcome.settings[key]) if key in outcome.settings else "" for key in conditions]
+        told = [outcome.settings.get(key) for key in conditions]
+        own = ["" if value is None else text(value) for value in told]
         numbers = [outcome.metrics.get(key, math.nan) for key in metrics]
         known = ["" if math.isnan(number) else number for number in numbers]
         lines.append([safe_name(outcome.method), outcome.seed, *own, *known])

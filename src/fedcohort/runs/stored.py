@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fedcohort.core.evaluate import Row
 from fedcohort.core.profile import Privacy
@@ -23,6 +23,7 @@ from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
+from fedcohort.util.expression import parse
 from fedcohort.util.files import LARGE, RESTORE, damaged, fields, read_bytes, read_json, read_toml
 from fedcohort.util.settings import at_least, between, build
 from fedcohort.util.user_code import resume_command
@@ -82,12 +83,20 @@ def method_names(entry: Any, path: Path) -> tuple[str, str]:
     return name, title
 
 
-def planned(home: Path) -> list[tuple[str, int]]:
-    """Which runs a comparison will have, as titles and seeds, in its order."""
+class Planned(NamedTuple):
+    """A run that a comparison will have, where it sweeps nothing."""
+
+    method: str
+    title: str
+    seed: int
+
+
+def planned(home: Path) -> list[Planned]:
+    """In the order of the comparison."""
     path = home / ASKED
     told = fields(read_toml(path), {"method": list, "seeds": tuple[Seed, ...]}, path)
-    titles = [method_names(entry, path)[1] for entry in told["method"]]
-    return [(title, seed) for seed in told["seeds"] for title in titles]
+    methods = [method_names(entry, path) for entry in told["method"]]
+    return [Planned(*method, seed) for seed in told["seeds"] for method in methods]
 
 
 @dataclass(frozen=True)
@@ -292,10 +301,26 @@ def runs_of(home: Path) -> list[Path]:
 
 
 def in_order(home: Path, runs: Iterable[RunDir]) -> list[RunDir]:
-    """As the comparison lists them; what it does not list comes after."""
-    listed = planned(home) if (home / ASKED).exists() else []
-    place = {run: number for number, run in enumerate(listed)}
-    return sorted(runs, key=lambda run: place.get((run.settings.title, run.settings.seed), len(place)))
+    """As the comparison lists them, a method with swept parameters where it is listed without; what it does
+    not list comes after."""
+    place: dict[tuple[object, int], int] = {}
+    for number, run in enumerate(planned(home) if (home / ASKED).exists() else ()):
+        place[run.title, run.seed] = number
+        place.setdefault((_parts(run.method), run.seed), number)
+
+    def known(run: RunDir) -> int:
+        told = run.settings
+        return place.get((told.title, told.seed), place.get((_parts(told.method), told.seed), len(place)))
+
+    return sorted(runs, key=known)
+
+
+def _parts(method: str) -> tuple[str, ...]:
+    """What a method's text is made of, whatever their parameters."""
+    try:
+        return tuple(name for name, _ in parse(method))
+    except UserError:  # no text of ours
+        return (method,)
 
 
 def runs_in(directories: Iterable[Path], left_out: list[str]) -> list[RunDir]:

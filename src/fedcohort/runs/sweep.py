@@ -7,6 +7,7 @@ is FedProx's in every method that has it as a part; other methods are run once f
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
@@ -21,12 +22,16 @@ from fedcohort.util.settings import build, checked, nearest
 CONDITIONS = "conditions"
 Point = dict[str, Any]  # one value of every setting
 OF_METHODS = "method."  # what settings of methods begin with
+BETWEEN = re.compile(r",(?![^(]*\))")  # commas, but for those of ``dirichlet(clients=20, alpha=0.1)``
 ELSEWHERE = {  # what is not swept, and what does it instead
     "method": "list several methods under 'method'",
     "seeds": "list several seeds under 'seeds'",
     "name": "it changes nothing",
     "imports": "it changes nothing",
+    "track": "it changes no result",
+    "run": "it changes no result",
 }
+MOST = 10_000  # values of a setting, and combinations in all
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,20 @@ class Sweep:
             if not equals or not key.strip():
                 raise UserError(f"--sweep {text}: write it like --sweep local.lr=0.01,0.1")
             several = value_of(values if values.lstrip().startswith("[") else f"[{values}]")
-            words = [word.strip() for word in values.split(",")]  # such as names, which TOML wants quoted
+            words = [word.strip() for word in BETWEEN.split(values)]  # such as names, which TOML wants quoted
             found.append((key.strip(), _listed(key.strip(), several if isinstance(several, list) else words)))
         return cls(tuple(found))._checked()
 
     def _checked(self) -> "Sweep":
         lengths = {key: len(values) for key, values in self.values}
         for key in lengths:
-            if key in ELSEWHERE:
-                raise UserError(f"sweep: '{key}' is not swept: {ELSEWHERE[key]}")
+            word = key if key.startswith(OF_METHODS) else key.partition(".")[0]
+            if word in ELSEWHERE:
+                raise UserError(f"sweep: '{key}' is not swept: {ELSEWHERE[word]}")
+        if not self.zipped and prod(lengths.values()) > MOST:
+            raise UserError(f"sweep: its values have more than {MOST:,} combinations: give fewer values")
+        if twice := [key for key in lengths if sum(key == other for other, _ in self.values) > 1]:
+            raise UserError(f"sweep: {twice[0]} is listed twice, list it once")
         if self.zipped and len({*lengths.values()}) > 1:
             told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
             raise UserError(f"sweep.zip: lists that go together are equally long, but {told}")
@@ -99,8 +109,8 @@ class Sweep:
         joined = dict(ours)
         for key, values in theirs.items():
             known = ours.get(key, ())
-            joined[key] = (*known, *(value for value in values if value not in known))
-        return Sweep(tuple(joined.items()))
+            joined[key] = (*known, *(value for value in values if not _holds(known, value, key)))
+        return Sweep(tuple(joined.items()), self.zipped)
 
 
 def _flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -117,10 +127,17 @@ def _listed(key: str, values: Any) -> tuple[Any, ...]:
         raise UserError(f"sweep: {key} = {values!r:.100} is not a list: write {key} = [{values!r:.100}]")
     if not values:
         raise UserError(f"sweep: the list of {key} is empty, give at least one value")
-    twice = [value for place, value in enumerate(values) if value in values[:place]]
+    if len(values) > MOST:
+        raise UserError(f"sweep: {key} has {len(values):,} values, give at most {MOST:,}")
+    twice = [value for place, value in enumerate(values) if _holds(values[:place], value, key)]
     if twice:
         raise UserError(f"sweep: {key} has {twice[0]!r:.100} twice, list it once")
     return tuple(values)
+
+
+def _holds(values: Sequence[Any], value: Any, key: str) -> bool:
+    """Whether it is among them; of cohorts, 1 is a client and 1.0 is everybody."""
+    return any(value == other and (key != "cohort" or type(value) is type(other)) for other in values)
 
 
 def with_settings(methods: Sequence[Method], point: Point) -> tuple[Method, ...]:

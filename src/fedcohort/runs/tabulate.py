@@ -57,7 +57,8 @@ class Tabulated:
 
     @property
     def tests(self) -> list[Paired]:
-        return [cell.test for cell in self.cells if cell.test is not None]
+        """Each of them once: the same may stand in several cells."""
+        return list({id(cell.test): cell.test for cell in self.cells if cell.test is not None}.values())
 
 
 def tabulate(
@@ -209,7 +210,8 @@ def _cells(lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str]) -
         for column in across:
             here = [line for line in own if joins(_only(line.settings, columns), column)]
             if here:
-                cells.append(Cell(row, column, _by_draw(here), all(line.reference for line in here)))
+                runs = frozenset(line.run.directory for line in here)
+                cells.append(Cell(row, column, _by_draw(here), runs, all(line.reference for line in here)))
     return cells
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedcohort.data.preparation import FilledScale, Preparation
+from fedcohort.data.preparation import Preparation
 from fedcohort.data.scaling import Scale
 from fedcohort.serving.architecture import Architecture
 from fedcohort.serving.rows import as_rows, check_rows
@@ -62,7 +62,7 @@ class ServedModel(nn.Module):
         architecture: Architecture,
         classes: tuple[str, ...],
         preparation: Preparation,
-        scaling: FilledScale | None,
+        scaling: Scale | None,
         serves: str = "",
     ) -> None:
         """``scaling`` is None where examples are token ids; ``serves`` says whose model it is."""
@@ -116,9 +116,7 @@ class ServedModel(nn.Module):
 
         own = self.network.state_dict().items()
         weights = save({name: tensor.clone().contiguous() for name, tensor in own})  # as the format wants it
-        scaling = None
-        if self.scaling is not None:
-            scaling = {name: value.tolist() for name, value in self.scaling._asdict().items()}
+        scaling = None if self.scaling is None else self.scaling.facts()
         told = {
             "format": FORMAT,
             "serves": self.serves,
@@ -173,14 +171,12 @@ def load_model(path: str | Path, net: nn.Module | None = None, allow: Collection
     return ServedModel(network, architecture, classes, preparation, scaling, told["serves"]).eval()
 
 
-def _scaling(facts: Any, architecture: Architecture) -> FilledScale | None:
+def _scaling(facts: Any, architecture: Architecture) -> Scale | None:
     if (facts is None) != bool(architecture.vocabulary):
         raise ValueError("a scale of token ids, or none of numbers")
     if facts is None:
         return None
-    width = architecture.shape[:1]  # none: of nothing
-    scale = Scale.read(facts, *width)
-    return FilledScale(*scale, Scale.read({**facts, "mean": facts.get("fill")}, *width).mean)
+    return Scale.read(facts, *architecture.shape[:1])  # no shape: of nothing
 
 
 def _fill(network: nn.Module, path: Path, digest: str) -> None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedcohort.data.columns import as_names, refuse_gaps
 from fedcohort.data.given import as_array, as_polars, is_frame
 from fedcohort.data.locate import Places
 from fedcohort.data.preparation import Preparation
-from fedcohort.data.tables import FILE, as_names, as_numbers, read_table, refuse_word
+from fedcohort.data.tables import FILE, read_table
 from fedcohort.data.unpack import read_arrays
-from fedcohort.util.errors import UserError
+from fedcohort.util.errors import Mistakes, UserError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,8 +26,7 @@ def read_rows(path: Path, preparation: Preparation) -> "pl.DataFrame | np.ndarra
     if preparation.reads:
         if path.suffix == ".npz":
             raise UserError(f"the model reads columns, not arrays: give a table with {_listed(preparation)}")
-        how = preparation.header, preparation.separator, preparation.empty
-        return _to_the_last(read_table(str(path), Places.of(), *how, blank=True))
+        return _to_the_last(read_table(str(path), Places.of(), preparation.layout, blank=True))
     arrays = read_arrays(Places.of().file(str(path)))
     if ARRAY not in arrays and len(arrays) != 1:
         held = ", ".join(arrays) or "nothing"
@@ -39,7 +39,7 @@ def as_rows(data: Any, preparation: Preparation) -> "pl.DataFrame | np.ndarray":
     if not preparation.reads:
         return as_array(data)
     if is_frame(data):
-        return data if FILE in data.columns else as_polars(data, preparation.empty, blank=True)
+        return data if FILE in data.columns else as_polars(data, preparation.layout, blank=True)
     if preparation.words and isinstance(data, list | tuple) and all(isinstance(each, str) for each in data):
         import polars as pl
 
@@ -59,16 +59,14 @@ def check_rows(rows: "pl.DataFrame | np.ndarray", preparation: Preparation) -> N
     if lacking := [name for name in preparation.reads if name not in rows.columns]:
         named = ", ".join(f"'{name}'" for name in lacking)
         raise UserError(f"the table has no column {named}, which the model reads: add it or correct a name")
+    mistakes = Mistakes()
+    with mistakes.noted():
+        refuse_gaps(preparation.columns, rows, "the model learnt from complete rows, so fill or remove them")
     for column in preparation.columns:
         cells = rows[column.name]
-        if column.kind == "numbers":
-            if as_numbers(cells) is None:
-                refuse_word(rows, column.name, "correct it")
-            if (empty := cells.null_count()) and not column.fill:
-                raise UserError(
-                    f"column '{column.name}' is empty in {empty} of {len(cells)} rows, and the model learnt "
-                    "from complete rows: fill or remove them"
-                )
+        if column.is_quantity:
+            with mistakes.noted():
+                column.quantities(rows, "correct it")
         elif column.levels is not None:
             words = as_names(cells)
             if (strange := ~np.isin(words, column.levels)).any():
@@ -79,6 +77,7 @@ def check_rows(rows: "pl.DataFrame | np.ndarray", preparation: Preparation) -> N
                     RuntimeWarning,
                     stacklevel=4,
                 )
+    mistakes.tell()
 
 
 def _to_the_last(frame: "pl.DataFrame") -> "pl.DataFrame":

@@ -71,10 +71,21 @@ def own_code_in(table: Mapping[str, Any]) -> list[str]:
     imports, model = table.get("imports", ()), table.get("model", "")
     name = model.get("name", "") if isinstance(model, Mapping) else model
     listed = [imports] if isinstance(imports, str) else imports if isinstance(imports, list | tuple) else []
-    trackers = table.get("track", {})
+    trackers, sweep = table.get("track", {}), table.get("sweep", {})
     named = trackers if isinstance(trackers, Mapping) else ["?"]
     told = [f"{TRACKER}{each}" for each in named if each not in KEPT_HERE]
-    return [*map(str, listed), *([str(name)] if ":" in str(name) else []), *told]
+    swept = sweep.items() if isinstance(sweep, Mapping) else ()
+    tried = [text for key, values in swept if key.partition(".")[0] == "model" for text in _texts(values)]
+    return [*map(str, listed), *(text for text in (str(name), *tried) if ":" in text), *told]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All that are in a table or a list."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
 
 
 def refuse_unknown_code(directory: Path, table: Mapping[str, Any], trusted: Collection[str]) -> None:

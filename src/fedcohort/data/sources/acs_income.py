@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedcohort.data.columns import as_names, as_numbers, row_order
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.sources import register
-from fedcohort.data.tables import as_names, as_numbers, find_files, read_columns, row_order
+from fedcohort.data.tables import find_files, read_columns
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:

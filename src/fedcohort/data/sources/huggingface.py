@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedcohort.data.columns import Column
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.features import hash_texts, numbers_of
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.locate import HubPath, Places
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
-from fedcohort.data.tables import Column
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import between, nearest
 

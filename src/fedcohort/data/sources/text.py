@@ -5,12 +5,13 @@ from typing import Annotated
 
 import numpy as np
 
+from fedcohort.data.columns import as_words, client_column, label_column, row_order
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.labels import encode_labels
+from fedcohort.data.labels import encode_labels, refuse_amounts
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
-from fedcohort.data.tables import as_words, client_column, label_column, read_table, require, row_order
+from fedcohort.data.tables import AUTO, Layout, read_table, require
 from fedcohort.data.texts import RESERVED, tokenise
 from fedcohort.util.settings import at_least
 
@@ -31,7 +32,7 @@ class Text:
     words: Annotated[int, at_least(3)] = 10_000  # kinds of tokens, with padding and unknown words
     length: Annotated[int, at_least(1)] = 100  # tokens of a text: its last ones
     header: bool = True  # without one, columns are column_1, column_2, ...
-    separator: str = ","  # between the cells of a row
+    separator: str = AUTO  # between the cells of a row
 
     def load(self, where: Places) -> Dataset:
         """Rows stand in the order of their texts: how a file is sorted changes nothing."""
@@ -42,15 +43,21 @@ class Text:
         x, test_x, words = tokenise(texts, test_texts, self.words, self.length)
         y, test_y, classes = encode_labels(labels, test_labels)
         kinds = len(words) + RESERVED
-        read = Preparation((), self.text, words, self.length, self.header, self.separator)
+        read = Preparation((), self.text, words, self.length, self._layout)
         story = {"source": "text", **vars(self), "vocabulary": kinds, "preparation": read}
         return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, kinds)
 
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.header, self.separator)
+
     def _columns(self, path: str, where: Places) -> tuple[list[str], np.ndarray, np.ndarray | None]:
-        frame = read_table(path, where, self.header, self.separator)
+        frame = read_table(path, where, self._layout)
         require(frame, self.text, "text")
         for option in ("label", "client"):
             if (name := getattr(self, option)) is not None:
                 require(frame, name, option)
         frame = frame[row_order(frame, self.text, self.label, self.client)]
-        return as_words(frame[self.text]), label_column(frame, self.label), client_column(frame, self.client)
+        labels = label_column(frame, self.label)
+        refuse_amounts(labels, self.label, "make classes of it, or write categories as words")
+        return as_words(frame[self.text]), labels, client_column(frame, self.client)
