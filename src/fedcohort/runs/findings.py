@@ -53,8 +53,9 @@ def _diverged(method: str, runs: Runs) -> Finding | None:
     seeds = _where(runs, lambda own: own.get("diverged", 0) > 0)
     if not seeds:
         return None
-    number = all(math.isfinite(runs[seed].get("global.loss", 0)) for seed in seeds)
-    what = f"diverged{_with(seeds, runs)}, {'its loss grows' if number else 'its loss is no number any more'}"
+    losses = [runs[seed].get(key, 0) for seed in seeds for key in ("global.loss", "train_loss")]
+    grows = all(map(math.isfinite, losses))  # else no client's answer could be used in the end
+    what = f"diverged{_with(seeds, runs)}, {'its loss grows' if grows else 'its loss is no number any more'}"
     return Finding("diverged", method, seeds, what, "try a tenth of its local.lr")
 
 
