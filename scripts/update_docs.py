@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import house
+import replications
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
@@ -60,6 +61,7 @@ def pages() -> dict[Path, str]:
     texts["what-leaves-a-client.md"] = leaving_page(entries)
     texts["papers.md"] = papers_page()
     texts["house.md"], texts["house.svg"] = house.page(REPOSITORY / "src/fedcohort"), house.picture()
+    texts["replications.md"], texts["replications.svg"] = replications.page(), replications.picture()
     return {DOCS / path: text for path, text in texts.items()}
 
 

@@ -71,6 +71,19 @@ METHODS = (
     "fedgwc",
     "ifca",
     "local_only",
+    "fairavg",
+    "qfedavg",
+    "fedadagrad",
+    "fedyogi",
+    "fedcls",
+    "fedcor",
+    "fedentropy",
+    "haccs",
+    "kl",
+    "cfl",
+    "fesem",
+    "fedsoft",
+    "fedconcat(rounds=20)",  # half of them
 )
 RATES = (0.01, 0.03, 0.1, 0.3)  # of the clients' steps, of which each method takes the best for its data
 LAST = 12  # rounds at the end over which accuracy is averaged

@@ -98,12 +98,12 @@ def show_table(asked: Replication) -> None:
     table = _table(titles, wraps=("column", "row"))
     for each in folder.published:
         line = Line(each, known)
-        table.add_row(each.column, each.row, _spread(each.value, each.std, each.unit), *_ours(line))
+        table.add_row(each.column, each.row, spread(each.value, each.std, each.unit), *_ours(line))
     results.print(table)
     if folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
         for judged in judge(folder, known):
-            claims.add_row(*_claim_cells(judged))
+            claims.add_row(*claim_cells(judged))
         results.print(claims)
     if old := stale(folder):
         messages.print(
@@ -127,12 +127,12 @@ def _ours(line: Line) -> tuple[str, str, str, str]:
     std = line.std if len(line.values) > 1 else math.nan
     between = "" if line.gap is None else f"{_number(line.gap.low)} to {_number(line.gap.high)}"
     if math.isnan(line.published.value):
-        return _spread(line.mean, std, unit), str(len(line.values)), "", ""
+        return spread(line.mean, std, unit), str(len(line.values)), "", ""
     gap = _number(line.mean - line.published.value, sign=True)
-    return _spread(line.mean, std, unit), str(len(line.values)), gap, between
+    return spread(line.mean, std, unit), str(len(line.values)), gap, between
 
 
-def _claim_cells(judged: Judged) -> tuple[str, ...]:
+def claim_cells(judged: Judged) -> tuple[str, ...]:
     factor, unit = (100.0, " %") if judged.claim.relative else (1.0, f" {judged.unit}".rstrip())
     mean = sum(judged.gaps) / len(judged.gaps) * factor if judged.gaps else math.nan
     ours = "–" if math.isnan(mean) else f"{_number(mean, sign=True)}{unit}"
@@ -155,7 +155,7 @@ def _claim(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _spread(mean: float, std: float, unit: str) -> str:
+def spread(mean: float, std: float, unit: str) -> str:
     if math.isnan(mean):
         return "–"
     several = "" if math.isnan(std) else f" ± {_number(std)}"
