@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.conditions import in_words
-from fedcohort.runs.over_rounds import ACCURACY, titles
+from fedcohort.runs.over_rounds import titles
 from fedcohort.runs.standings import (
     BASELINE,
     Column,
@@ -21,11 +22,11 @@ from fedcohort.runs.standings import (
     cell,
     class_columns,
     columns,
+    how_ranked,
     lowest_recall,
     recalls,
     remarks,
     rounds_cells,
-    spelled,
     uneven,
     verdict,
 )
@@ -48,6 +49,7 @@ def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequenc
         results.print(classes)
     if (summary := rounds_table(standings)) is not None:
         results.print(summary)
+    results.print(how_ranked(standings[0].ranked_by), markup=False)
     for remark in remarks(standings):
         results.print(f"note: {remark}", markup=False)
     if caution := uneven(standings, references):
@@ -56,11 +58,11 @@ def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequenc
 
 def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     """Mean ± standard deviation over seeds; the best of each column in bold, a constant answer below all."""
-    seeds, ranked_by = max(len(standing.seeds) for standing in standings), standings[0].ranked_by
+    seeds = max(len(standing.seeds) for standing in standings)
+    when = "Of" if standings[0].ranked_by.startswith(VALIDATION) else "After"
     spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
-    order = f", best {spelled(ranked_by)} first" if ranked_by != ACCURACY else ""
     shown, constant = columns(standings), baseline(standings)
-    table = _scores(f"After {rounds} rounds ({spread}{order})", standings, shown, seeds > 1)
+    table = _scores(f"{when} {rounds} rounds ({spread})", standings, shown, seeds > 1)
     if constant:
         numbers = [cell(constant.get(key, math.nan), 0.0, kind, False) for key, _, _, kind in shown]
         table.add_row(BASELINE, *(text.replace("–", "") for text in numbers), style="dim")

@@ -168,6 +168,11 @@ def emptied(clients: Clients) -> Clients:
     return clients.emptied() if isinstance(clients, Memories) else {}
 
 
+def versions(clients: Clients) -> dict[int, int]:
+    """The round in which each client's memory was written, where somebody else keeps it."""
+    return clients.versions if isinstance(clients, Memories) else {}
+
+
 def all_shapes(clients: Clients) -> Iterator[Shapes]:
     """What each client's memory looks like, of those that are on this machine."""
     if isinstance(clients, ClientStore):

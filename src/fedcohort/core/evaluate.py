@@ -8,6 +8,8 @@
 ``adapted``
     the same after one more local budget at every client: each local model as it would be sent, before any
     aggregation. It costs a training round of everybody.
+``validation.global``, ``validation.personal``
+    the same on validation samples, where these choose the round and rank methods.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
 from fedcohort.core.deltas import Rows
-from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
+from fedcohort.core.engine import Ahead, Engine, Order, Samples, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Round
@@ -39,6 +41,7 @@ from fedcohort.stats.clustering import some_rows
 COMPARED = 5000  # clients whose label mixes are compared, each with each
 READABLE = 20  # classes whose every confusion is worth a look
 ANSWERS = "answers"  # the scope of these
+VALIDATION = "validation."  # before scopes and numbers of validation samples
 
 
 class Row(NamedTuple):
@@ -60,9 +63,9 @@ class Row(NamedTuple):
     @property
     def key(self) -> str:
         """``global.accuracy``; the bare metric where there is only one scope it could have."""
-        return (
-            f"{self.scope}.{self.metric}" if self.scope in ("global", "personal", "adapted") else self.metric
-        )
+        before, _, scope = self.scope.rpartition(".")
+        named = f"{scope}.{self.metric}" if scope in ("global", "personal", "adapted") else self.metric
+        return f"{before}.{named}" if before else named
 
 
 def settle(method: Method, state: State, profile: Profile, engine: Engine) -> State:
@@ -137,7 +140,7 @@ def adapt(
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
     """The summary of one scope; what needs the labels of test samples is left out if they are withheld."""
-    pooled = scope == "global"
+    pooled = scope.endswith("global")
     values = _of_samples(scores) if pooled else _of_clients(scores)
     if scores.tally is not None:
         by_class = scores.tally.by_class(len(scores.size), len(classes))
@@ -303,22 +306,24 @@ def evaluation_rows(
     engine: Engine,
     clients: bool,
     ahead: Ahead | None = None,
+    on: Samples = "test",
 ) -> tuple[list[Row], list[Row]]:
     """The global and personal scopes, fairness and groups; with ``clients``, also a line for every client and
     what the server found out about each."""
     state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
-    scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients)), method, task)
-    names = task.federation.classes
-    rows = scope_rows(state.round, "global", scores, names) + scope_rows(
-        state.round, "personal", scores, names
-    )
-    rows += fairness_rows(state.round, scores.accuracy)
+    scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients), on), method, task)
+    names, before = task.federation.classes, VALIDATION if on == "validation" else ""
+    rows = scope_rows(state.round, f"{before}global", scores, names)
+    rows += scope_rows(state.round, f"{before}personal", scores, names)
+    rows += fairness_rows(state.round, scores.accuracy, f"{before}fairness")
     rows += group_rows(state.round, state, task, profile.counts, len(models))
     if not clients:
         return rows, []
     group, told = state.grouping["group"], _tells(method).of_clients(state.grouping)
-    each = client_rows(state.round, scores, task.federation.clients, group, told)
+    each = client_rows(state.round, scores, task.federation.clients, group, told, f"{before}personal")
+    if on == "validation":
+        return rows, each
     return rows, [*iid_rows(method, state, task), *each, *answer_rows(state.round, scores, group, len(names))]
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedcohort.core.batchnorm import worn
-from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall, View
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
@@ -138,27 +138,32 @@ class ReferenceEngine:
         return [self.predict(weights, split, rows) for weights, rows in models]
 
     def score(
-        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+        self,
+        models: Sequence[Served],
+        ahead: Ahead | None = None,
+        kept: Recall | None = None,
+        on: Samples = "test",
     ) -> Scores:
-        federation, test = self.task.data, self.task.data.test
+        federation = self.task.data
+        held = federation.validation if on == "validation" else federation.test
         if kept is not None:
             models = [
                 ({**model, "buffers": kept(int(client))["buffers"]}, client[None])
                 for model, members in models
                 for client in members
             ]
-        served = [[test.rows(client) for client in members.tolist()] for _, members in models]
+        served = [[held.rows(client) for client in members.tolist()] for _, members in models]
         asked = [
             (Weights(model["params"], model["buffers"]), torch.cat(rows))
             for (model, _), rows in zip(models, served, strict=True)
         ]
-        told, rows = Predicted.joined(self.predict_each(asked, test)), _joined([rows for _, rows in asked])
+        told, rows = Predicted.joined(self.predict_each(asked, held)), _joined([rows for _, rows in asked])
         each = torch.tensor([len(few) for own in served for few in own], dtype=torch.long)
-        owner, label = _joined([members for _, members in models]).repeat_interleave(each), test.y[rows]
+        owner, label = _joined([members for _, members in models]).repeat_interleave(each), held.y[rows]
         right = torch.bincount(owner, (told.said == label).float(), federation.num_clients)
         loss = torch.bincount(owner, told.loss.double(), federation.num_clients)
         tally = Tally.of(owner, label, told.said, told.log_odds, federation.num_classes)
-        return Scores(test.sizes.numpy(), right.numpy(), loss.numpy(), tally)
+        return Scores(held.sizes.numpy(), right.numpy(), loss.numpy(), tally)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.runs.standings import Outcome, rank, rankings, spelled, with_conditions
 from fedcohort.runs.stored import CONFIG, FinishedRun, read_result, runs_in, settings_file
 from fedcohort.util.errors import UserError
@@ -40,4 +41,6 @@ def best_run(directory: Path) -> tuple[FinishedRun, str]:
     words = f"{chosen.method}, the best of {len(standings)} methods" if len(standings) > 1 else chosen.method
     words += f", with seed {chosen.seed}, its best of {len(best)}" if len(best) > 1 else ""
     measure = f"{spelled(chosen.ranked_by)} on test samples, which therefore flatters it"
+    if chosen.ranked_by.startswith(VALIDATION):
+        measure = f"{spelled(chosen.ranked_by)} on validation samples"
     return FinishedRun.read(chosen.directory), f"{words}, by {measure}"

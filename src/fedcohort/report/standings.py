@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedcohort.core.evaluate import READABLE
+from fedcohort.core.evaluate import READABLE, VALIDATION
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
@@ -19,6 +19,7 @@ from fedcohort.runs.standings import (
     cell,
     class_columns,
     columns,
+    how_ranked,
     nature,
     rank,
     recalls,
@@ -30,7 +31,11 @@ from fedcohort.runs.standings import (
 )
 from fedcohort.stats.paired import LEVEL, SEEDS, Paired, holm, paired
 
-LOSS = "global.loss"
+LOSSES = (f"{VALIDATION}global.loss", "global.loss")
+FOUND = {  # by whether test samples ranked methods
+    True: "The first method was found by these very seeds, which flatters it.",
+    False: "The first method was found by validation samples, so these differences are not flattered.",
+}
 
 
 def standings_of(evidence: Evidence) -> list[Standing]:
@@ -46,8 +51,9 @@ def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, st
     copies = {}
     for title in (standing.method for standing in standings):
         runs = sorted((run for run in evidence.runs if run.title == title), key=lambda run: run.seed)
-        if all(LOSS in run.curves for run in runs):
-            losses = (run.curves[LOSS][1].tobytes() for run in runs)
+        curves = [next((run.curves[key][1] for key in LOSSES if key in run.curves), None) for run in runs]
+        if all(curve is not None for curve in curves):
+            losses = (curve.tobytes() for curve in curves)
             went = tuple(zip((run.seed for run in runs), losses, strict=True))
             if first.setdefault(went, title) != title:
                 copies[title] = first[went]
@@ -69,9 +75,9 @@ def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[st
 
 
 def _common(runs: Sequence[Run], leader: Standing, theirs: str) -> list[tuple[float, float]]:
-    """The numbers that rank two methods on the same data and seed, more being better; one that goes on has
-    none yet."""
-    ours, key, sign = leader.method, leader.ranked_by, 1 if nature(leader.ranked_by)[0] else -1
+    """The numbers of two methods on the same data and seed, of test samples, more being better; one that goes
+    on has none yet."""
+    ours, key, sign = leader.method, leader.metric, 1 if nature(leader.metric)[0] else -1
     final = {
         (run.title, run.seed, run.facts["fingerprint"]): sign * run.metrics.get(key, np.nan)
         for run in runs
@@ -112,7 +118,7 @@ def leaderboard_card(evidence: Evidence) -> Card:
         rows.append([BASELINE, "", *numbers, *["–"] * (2 if tests else 0)])
     where = f"Runs with {in_words(evidence.settings)} only. " if evidence.settings else ""
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
-    spread += f"The best {spelled(standings[0].ranked_by)} first. "
+    spread += f"{how_ranked(standings[0].ranked_by)} "
     table = Table(heads, rows, frozenset(strong))
     return Card("Leaderboard", where + spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
 
@@ -143,7 +149,7 @@ def _worst(name: str, recalls: Iterable[dict[str, float]]) -> float:
 
 def _in_points(standing: Standing) -> bool:
     """Whether differences of the number that ranks are told in hundredths."""
-    return nature(standing.ranked_by)[1] in ("percent", "share")
+    return nature(standing.metric)[1] in ("percent", "share")
 
 
 def rounds_card(evidence: Evidence) -> Card | None:
@@ -184,12 +190,12 @@ def _note(standings: Sequence[Standing], tests: dict[str, Paired]) -> str:
     """How differences were tested, or what it would take."""
     if tests:
         return (
-            f"The last columns compare {spelled(standings[0].ranked_by)} with that of the first method on "
+            f"The last columns compare {spelled(standings[0].metric)} with that of the first method on "
             "the same seeds, data and partition: the mean difference"
             f"{' in percentage points' * _in_points(standings[0])} with its 95 % interval, and the p of a "
             f"paired t-test, adjusted by Holm for {len(tests)} test{'s' * (len(tests) > 1)} (the intervals "
-            "are not). The first method was found by these very seeds, which flatters it, and few seeds can "
-            "prove large differences only."
+            f"are not). {FOUND[standings[0].ranked_by == standings[0].metric]} Few seeds can prove large "
+            "differences only."
         )
     return (
         f"With {SEEDS} complete seeds or more, differences would be tested too." if len(standings) > 1 else ""
@@ -215,14 +221,15 @@ def headline(evidence: Evidence) -> str:
     copies = copies_of(evidence, ranked)
     standings = [standing for standing in ranked if standing.method not in copies]
     best = standings[0]
-    key, accuracy = best.ranked_by, best.mean.get(ACCURACY, np.nan)
+    key, accuracy = best.metric, best.mean.get(ACCURACY, np.nan)
     if np.isinf(best.rank):
         return UNKNOWN
     if len(standings) == 1:
         return f"{best.method} answers {accuracy:.1%} of all test samples right (global)."
     better = [other.method for other in standings[1:] if other.rank < best.rank]
     aside = f" ({', '.join(better)} aside, for reference)" if better else ""
-    text = f"{best.method} is best by {spelled(key)}{aside}, {cell(best.mean[key], 0, nature(key)[1], False)}"
+    value = cell(best.mean.get(key, np.nan), 0, nature(key)[1], False)
+    text = f"{best.method} is best by {spelled(key)}{aside}, {value}"
     tests = against_leader(evidence, standings)
     if not tests:
         return f"{text}; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."

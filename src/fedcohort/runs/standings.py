@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.runs.conditions import combinations, joins, place, swept
 from fedcohort.runs.findings import Finding, findings
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.recorder import jsonable
-from fedcohort.runs.run import PER_ROUND
+from fedcohort.runs.run import CHOSEN, PER_ROUND
 from fedcohort.runs.stored import RunSettings
 
 UNEVEN = 1.1  # times the clients of another method that are worth a word
@@ -25,7 +26,7 @@ LESS = {
 MORE = {RAND, "adjusted_rand", "was", "cohort_entropy", "macro_f1", "auroc", "average_precision"}
 KINDS = {
     "bytes_up": "megabytes", "bytes_down": "megabytes", "groups": "count", "samples": "count",
-    "macro_f1": "percent", "majority": "percent", "auroc": "share", "average_precision": "share",
+    "chosen_round": "count", "macro_f1": "percent", "majority": "percent", "auroc": "share", "average_precision": "share",
 }  # fmt: skip
 NAMES = {"macro_f1": "macro F1", "auroc": "AUROC"}
 RECALL = "global.accuracy["  # before the name of a class
@@ -33,6 +34,7 @@ RECALL = "global.accuracy["  # before the name of a class
 
 def nature(key: str) -> tuple[bool | None, str]:
     """Of a number: whether more is better (None: neither), and how to print it."""
+    key = key.removeprefix(VALIDATION)
     name = key.rpartition(".")[2] if "[" not in key else key.partition(".")[2]
     right = name.startswith(("accuracy[", "iid_")) or ("accuracy" in name and "[" not in name)
     more = True if right or name in MORE else False if name in LESS else None
@@ -41,8 +43,21 @@ def nature(key: str) -> tuple[bool | None, str]:
 
 def spelled(key: str) -> str:
     """Of a number that ranks methods: ``global balanced accuracy``."""
-    scope, _, name = key.rpartition(".")
+    scope, _, name = key.removeprefix(VALIDATION).rpartition(".")
     return f"{scope} {NAMES.get(name, name.replace('_', ' '))}"
+
+
+def how_ranked(ranked_by: str) -> str:
+    """Which samples ranked methods and chose rounds."""
+    if ranked_by.startswith(VALIDATION):
+        return (
+            f"Ranked by {spelled(ranked_by)} on validation samples, which also chose the round of each run; "
+            "all other numbers are of test samples, looked at once, for that round."
+        )
+    return (
+        f"Ranked by {spelled(ranked_by)} on test samples after the last round, as papers do: the best number "
+        "is flattered by the choice (evaluate.on = 'validation' avoids that)."
+    )
 
 
 Column = tuple[str, str, bool | None, str]  # key, title, and their nature
@@ -127,6 +142,11 @@ class Standing:
     findings: tuple[Finding, ...] = ()  # what is wrong with it, the worst first
 
     @property
+    def metric(self) -> str:
+        """The number that ranks it, on test samples."""
+        return self.ranked_by.removeprefix(VALIDATION)
+
+    @property
     def rank(self) -> float:
         """By which it is sorted: the best is the least, unknown ones are last."""
         value = self.mean.get(self.ranked_by, math.nan)
@@ -182,7 +202,17 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
 def columns(standings: Sequence[Standing]) -> list[Column]:
     """Those that tell something: how well groups are found only where some are known and some were found."""
     several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
-    return [column for column in COLUMNS if column[0] != RAND or several]
+    ranked_by, chosen = standings[0].ranked_by, any(CHOSEN in standing.mean for standing in standings)
+    leading = {} if ranked_by in [key for key, *_ in COLUMNS] else {ranked_by: _heading(ranked_by)}
+    leading |= {CHOSEN: "chosen\nround"} if chosen else {}
+    shown = [column for column in COLUMNS if column[0] != RAND or several]
+    return [*_titled(leading), *shown]
+
+
+def _heading(key: str) -> str:
+    """Of the column that ranks."""
+    scope, _, name = spelled(key).partition(" ")
+    return f"validation\n{name}" if key.startswith(VALIDATION) else f"{scope}\n{name}"
 
 
 def class_columns(standings: Sequence[Standing]) -> list[Column]:
@@ -221,13 +251,11 @@ def verdict(standings: Sequence[Standing]) -> str:
         return nothing + str(best.findings[0])
     if math.isinf(best.rank):
         return UNKNOWN
-    value = cell(best.mean[best.ranked_by], 0.0, nature(best.ranked_by)[1], False)
-    leads = "is best by" if len(standings) > 1 else "has"
-    constant = baseline(standings).get(best.ranked_by)
+    value = cell(best.mean.get(best.metric, math.nan), 0.0, nature(best.metric)[1], False)
+    leads = f"is best by {spelled(best.metric)}," if len(standings) > 1 else f"has {spelled(best.metric)}"
+    constant = baseline(standings).get(best.metric)
     beside = f"; always giving the most common answer gets {constant:.1%}" if constant is not None else ""
-    return (
-        f"{best.method} {leads} {spelled(best.ranked_by)}{',' if len(standings) > 1 else ''} {value}{beside}."
-    )
+    return f"{best.method} {leads} {value}{beside}."
 
 
 def remarks(standings: Sequence[Standing]) -> list[str]:

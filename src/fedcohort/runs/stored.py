@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from fedcohort.core.engine import Samples
 from fedcohort.core.evaluate import Row
 from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
-from fedcohort.runs.evaluation import Metric
+from fedcohort.runs.evaluation import Metric, on_samples
 from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
@@ -61,8 +62,9 @@ class RunSettings:
             _text(_section(table, section), key, path)
             for section, key in (("data", "source"), ("partition", "name"), ("model", "name"))
         )
-        evaluate = {"metric": "global.accuracy", **_section(table, "evaluate")}
-        self.ranked_by: str = fields(evaluate, {"metric": Metric}, path)["metric"]
+        evaluate = {"metric": "global.accuracy", "on": "test", **_section(table, "evaluate")}
+        asked = fields(evaluate, {"metric": Metric, "on": Samples}, path)
+        self.ranked_by, self.on = on_samples(asked["on"], asked["metric"]), asked["on"]
         try:
             self.privacy = build(Privacy, _section(table, "privacy"), "privacy")
         except (UserError, OverflowError) as error:
@@ -276,6 +278,12 @@ def is_home(directory: Path) -> bool:
         return any((directory / name).exists() for name in (ASKED, CONFIG))
     except OSError:  # we may not look
         return False
+
+
+def is_written(file: Path) -> bool:
+    """Whether it says what runs were asked, in their directory, and not what a user asks."""
+    below = {CONFIG: ENVIRONMENT, ASKED: f"*/{ENVIRONMENT}"}.get(file.name)
+    return below is not None and any(file.parent.glob(below))
 
 
 def settings_file(directory: Path) -> Path:

@@ -29,6 +29,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "training": {
         **ROUND,
         **VERSION,
+        "keep": "which other version it keeps",
         "budget": "the local budget",
         "probes": "what to tell beside the update",
         "judged": "whether to wait with the update",
@@ -39,6 +40,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "evaluation": {
         **VERSION,
         **STATISTICS,
+        "on": "on which samples",
         "poll": "whether to tell the loss on training data",
         "order": "what to train next, if that is known",
     },
