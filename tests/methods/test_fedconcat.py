@@ -62,6 +62,15 @@ def test_no_group_beyond_its_capacity():
     assert alike.bincount().max() <= 6
 
 
+def test_a_capacity_between_two_numbers_is_the_smaller():
+    """Eleven clients in two groups, 1.2 * 11 / 2 = 6.6: at most 6, not 7. At capacity 1, 5.5 cannot hold all:
+    at most 6."""
+    counts = profile_of([[100 - k, k] for k in range(9)] + [[5, 95], [4, 96]])
+    for capacity in (1.2, 1.0):
+        group = FedConcat(groups=2, capacity=capacity).init_grouping(counts)["group"]
+        assert group.bincount().tolist() == [6, 5]
+
+
 def test_one_group_is_fedavg_until_the_layer_on_top():
     ours, theirs = (
         play(Method.parse(text), tiny_task(), 2)[0].groups[0].weights.params

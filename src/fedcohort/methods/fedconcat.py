@@ -92,8 +92,9 @@ class FedConcat(Averaging, Grouping, Merges):
         if self.capacity is None or not len(shares):
             return kmeans_groups(shares, self.groups, seed)
         equal = len(shares) / min(self.groups, len(shares))
-        most = min(len(shares), math.ceil(self.capacity * equal))
-        return capped_groups(shares, self.groups, most, seed)
+        room = math.ceil(equal)  # with less there is none for everybody
+        most = max(room, math.floor(self.capacity * equal + 1e-9))
+        return capped_groups(shares, self.groups, min(len(shares), most), seed)
 
     def calls_all(self, memory: Memory, group: int) -> bool:
         return not memory["placed"]
