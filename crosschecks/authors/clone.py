@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -39,7 +41,7 @@ class Clone:
 
     @property
     def version(self) -> str:
-        """The commit, or that it is not known, or not what is in the folder."""
+        """The commit, and whether the folder still holds it."""
         commit = self._git("rev-parse", "--short", "HEAD")
         changed = self._git("diff", "--name-only", "HEAD", "--", "*.py", "*.ipynb")
         return f"{commit} with changes" if commit and changed else commit or "of an unknown commit"
@@ -49,16 +51,30 @@ class Clone:
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     def ask(self, problem: Arrays, peer: str = "") -> Arrays:
-        """What ``theirs`` of the module answers, in this environment or in the one that a peer needs."""
+        """What ``theirs`` of the module answers, in this environment or in one that is made for it."""
         if peer:
             install(peer, PEERS)
         python = str(environment(peer) / "bin" / "python") if peer else sys.executable
         with tempfile.TemporaryDirectory() as folder:
             given, found = write(problem, Path(folder) / "problem.npz"), Path(folder) / "answer.npz"
-            call([python, "-B", "-m", "crosschecks.authors", self.name, *map(str, (self.folder, given, found))])
+            words = "crosschecks.authors", self.name, str(self.folder), str(given), str(found)
+            call([python, "-B", "-m", *words])  # -B: a clone stays as it is
             with np.load(found) as arrays:
                 return dict(arrays)
 
     def reason(self, says: str, *lines: tuple[str, str]) -> str:
         """Why it differs; each ``{}`` becomes the place of a line: of its file, and a fragment of it."""
         return says.format(*(place(self.folder, *line) for line in lines))
+
+
+def pretend(*modules: str) -> None:
+    """Lets modules be imported that are not here, as long as nothing of them is needed."""
+    sys.modules.update({name: MagicMock() for name in modules})
+
+
+def attempt(run: Callable[[], np.ndarray]) -> np.ndarray:
+    """What a run gives, or the error that ends it."""
+    try:
+        return run()
+    except (AttributeError, TypeError) as error:
+        return np.array([f"{type(error).__name__}: {error}"])

@@ -1,8 +1,8 @@
 """FedGWC: the authors' server, over two splits.
 
-Put around it: clients that answer with losses from a script, of which every third has larger ones; who trains
-are the first of a group in an order that is drawn for each round. Where their server draws losses of its own,
-it is given what ours drew.
+Put around it: clients that answer with losses from a script, of which every third has larger ones; those
+train who come first in an order that is drawn for each round. Where their server draws losses of its own, it is
+given what ours drew.
 """
 
 from dataclasses import dataclass, replace
@@ -112,27 +112,28 @@ def rows(clone: Clone) -> list[Row]:
 
     group, table = learnt(code)
     learning = np.stack([(own[:, None] == own) & (np.bincount(own)[own] > COHORT) for own in group])
-    first = int((group.max(axis=1) == 0).sum())  # round with two groups
-    together, theirs_together = (own[:, :, None] == own[:, None] for own in (group, answer["groups"]))
-    trace, share = torch.from_numpy(losses[0, :COHORT]), torch.from_numpy(sizes[:COHORT] / sizes[:COHORT].sum())
-    rewards = typical_shares(trace, share, PADDING, generator(0, "draws"))
+    first = int((group.max(axis=1) == 0).sum())  # the round of the first split
+    said, share = losses[0, :COHORT], sizes[:COHORT] / sizes[:COHORT].sum()
+    rewards = typical_shares(*map(torch.from_numpy, (said, share)), PADDING, generator(0, "draws"))
     alike = stretched_alike(table[first].T, BETA)
-    servers = "agents/servers.py"
+    together, joined = (own[:, :, None] == own[:, None] for own in (group, answer["groups"]))
+    file = "agents/servers.py"
     text = clone.reason(
-        "The paper weighs clients alike and takes the sample variance; the code weighs by samples, {}, {}. It "
+        "The paper weighs clients alike and takes the sample variance; the code weighs by samples, {}, {}, "
         "divides rewards by their sum, {}, starts the matrix at 1 / K^2, {}, and learns with the cohort's "
         "share of the group, {}. `reading='code'` does all that; the default is the paper's.",
-        (servers, "mu += update['loss'] * update['num_samples'] / tot_num_samples"),
-        (servers, "sigma2 += clients_updates[client_id]['num_samples']"),
-        (servers, "w_new = alpha_new * r / R_sum"),
-        (servers, "self._clusters_W = {'0': np.ones("),
-        (servers, "alpha_new = self._num_clients_per_round /"),
+        (file, "mu += update['loss'] * update['num_samples'] / tot_num_samples"),
+        (file, "sigma2 += clients_updates[client_id]['num_samples']"),
+        (file, "w_new = alpha_new * r / R_sum"),
+        (file, "self._clusters_W = {'0': np.ones("),
+        (file, "alpha_new = self._num_clients_per_round /"),
     )
-    ours, server = f"`{code}`", "ServerFedGWC"
+    ours, padded, server = f"`{code}`", f"`{code[:-1]}, padding={PADDING})`", "ServerFedGWC"
+    before = (f"`{paper}`", learnt(paper)[1][:first]), (server, answer["tables"][:first])
     return [
-        compared("FedGWC, interaction matrix", (ours, table[learning]), (server, answer["tables"][learning])),
-        compared("FedGWC, groups in each round", (ours, together), (server, theirs_together)),
-        compared("FedGWC, affinity", (f"{ours}", alike), (server, answer["alike"])),
-        compared("FedGWC, rewards with ten losses drawn", (f"{code[:-1]}, padding=10)", rewards), (server, answer["rewards"])),
-        compared("FedGWC, as the paper", (f"`{paper}`", learnt(paper)[1][:first]), (server, answer["tables"][:first]), text),
+        compared("FedGWC, rewards, ten drawn", (padded, rewards), (server, answer["rewards"])),
+        compared("FedGWC, matrix", (ours, table[learning]), (server, answer["tables"][learning])),
+        compared("FedGWC, affinity", (ours, alike), (server, answer["alike"])),
+        compared("FedGWC, groups, round by round", (ours, together), (server, joined)),
+        compared("FedGWC, matrix, as the paper", *before, text),
     ]

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crosschecks.authors.clone import Clone
+from crosschecks.authors.clone import Clone, attempt
 from crosschecks.network import build, examples, first_network, flat
-from crosschecks.ours import all_models, history, make_kinds, task_of
+from crosschecks.ours import CLIENTS, all_models, history, make_kinds, task_of
 from crosschecks.problem import LR, Arrays, Training
 from crosschecks.rows import Row, compared
 from fedcohort.core.method import Method
@@ -39,13 +39,13 @@ def theirs(problem: Arrays, clone: Path) -> Arrays:
 
     firsts, drawn = problem.pop("firsts"), problem.pop("drawn")
     given = Training(**problem)
-    try:
-        error = str(run(given, firsts, clients.Client))
-    except TypeError as raised:
-        error = f"TypeError: {raised}"
     centres, personal = run(given, firsts, Mended)
-    some, _ = run(given, firsts, Mended, iter(drawn.reshape(-1, DRAWN)))
-    return {"published": np.array([error]), "centres": centres, "personal": personal, "drawn": some}
+    return {
+        "published": attempt(lambda: run(given, firsts, clients.Client)[0]),
+        "centres": centres,
+        "personal": personal,
+        "drawn": run(given, firsts, Mended, iter(drawn.reshape(-1, DRAWN)))[0],
+    }
 
 
 def run(
@@ -54,24 +54,24 @@ def run(
     """``[rounds, centres, P]`` and ``[rounds, K, P]``; everybody trains if nobody is drawn."""
     import servers
 
-    entropy, sgd, schedule = nn.CrossEntropyLoss, torch.optim.SGD, torch.optim.lr_scheduler.StepLR
-    solver = SimpleNamespace(batch_size=len(given.y), optimizer_type=sgd, lr=LR, lr_scheduler_type=schedule)
-    solver.lr_step, solver.lr_gamma, solver.local_epoch = 1, 1.0, int(given.steps[0])
-    solver.classification, solver.num_classes = True, 10
+    entropy, schedule = nn.CrossEntropyLoss, torch.optim.lr_scheduler.StepLR
+    solver = SimpleNamespace(batch_size=len(given.y), optimizer_type=torch.optim.SGD, lr=LR)
+    solver.lr_scheduler_type, solver.lr_step, solver.lr_gamma = schedule, 1, 1.0
+    solver.local_epoch, solver.classification, solver.num_classes = int(given.steps[0]), True, 10
     solver.criterion, solver.estimate_criterion = entropy(), entropy(reduction="none")
     solver.reg_weight, solver.count_smoother = STRENGTH, FLOOR
     order = SimpleNamespace(do_selection=drawn is not None, selection_size=DRAWN, estimation_interval=EVERY)
     data = [torch.utils.data.TensorDataset(*examples(given, number)) for number in range(given.clients)]
     networks = (first_network(replace(given, init=first)) for first in firsts)
-    path: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+    centres, personal = [], []
 
     def keep(client_vec: Any, cluster_vec: Any, t: int) -> None:
-        path.append(tuple([flat(each).numpy() for each in some] for some in (cluster_vec, [c.model for c in client_vec])))
+        centres.append([flat(model).numpy() for model in cluster_vec])
+        personal.append([flat(client.model).numpy() for client in client_vec])
 
     servers.logger, servers.np.random.choice = MagicMock(), lambda **_: next(drawn)
     there = [client(number, own, solver) for number, own in enumerate(data)]
     servers.Server(lambda: next(networks), there, CENTRES, SimpleNamespace(validate=keep), order).run(ROUNDS)
-    centres, personal = zip(*path, strict=True)
     return np.array(centres), np.array(personal)
 
 
@@ -90,33 +90,37 @@ class ForCentres(Selector):
 def rows(clone: Clone) -> list[Row]:
     problem, random = make_kinds(3, ROUNDS), numpy_generator(0, "crosschecks", "fedsoft")
     task = task_of(problem, lambda: build(64, 10))
-    drawn = np.array([[random.choice(10, DRAWN, replace=False) for _ in range(CENTRES)] for _ in range(ROUNDS)])
-    own, centres = task.model.init(task.seed), task.model.inits(task.seed, CENTRES)
-    firsts = np.stack([first.params for first in (own, *centres)])  # the clients' model, and the centres
+    pairs = [random.choice(CLIENTS, DRAWN, replace=False) for _ in range(ROUNDS * CENTRES)]
+    drawn = np.reshape(pairs, (ROUNDS, CENTRES, DRAWN))
+    centres = [model.params for model in task.model.inits(task.seed, CENTRES)]
+    firsts = np.stack([centres[0], *centres])  # of clients, and of centres
     answer = clone.ask({**vars(problem), "firsts": firsts, "drawn": drawn})
 
     paper = f"fedsoft(groups={CENTRES}, strength={STRENGTH}, floor={FLOOR})"
     code = f"{paper[:-1]}, zeros_only=True)"
-    some = replace(Method.parse(code), selector=ForCentres(torch.from_numpy(drawn))), replace(task, cohort=CENTRES * DRAWN)
-    everybody, selected, raised = (
-        history(method, ReferenceEngine(job), ROUNDS)[1:]
-        for method, job in ((Method.parse(code), task), some, (Method.parse(paper), task))
+    everybody, raised = (
+        history(Method.parse(method), ReferenceEngine(task), ROUNDS)[1:] for method in (code, paper)
     )
-    mine = np.stack([[state.clients[k]["params"].numpy() for k in range(10)] for state in everybody])
-    given = clone.reason(
-        "The server gives an argument, {}, that clients do not take, {}. *Mended*, they ignore it.",
+    selector, few = ForCentres(torch.from_numpy(drawn)), replace(task, cohort=CENTRES * DRAWN)
+    some = history(replace(Method.parse(code), selector=selector), ReferenceEngine(few), ROUNDS)[1:]
+    mine = [[state.clients[client]["params"].numpy() for client in range(CLIENTS)] for state in everybody]
+    argument = clone.reason(
+        "The server hands over an argument, {}, that clients do not take, {}. *Mended*, they ignore it.",
         ("servers.py", "client.estimate_importance_weights('fedsoft')"),
         ("clients.py", "def estimate_importance_weights(self):"),
     )
     zeros = clone.reason(
-        "The paper raises every importance to the floor, the code only those that are zero: {}. Here the floor "
-        f"is {FLOOR}; at the published 1e-4 only a client with more than ten thousand samples could show it.",
+        "The paper raises every importance to the floor, the code only those that are zero: {}. At the "
+        "published floor of 1e-4 only a client with more than ten thousand samples could tell.",
         ("clients.py", "if nst_cluster_sample_count[s] == 0:"),
     )
+    ours, found, start = f"`{code}`", np.stack(all_models(everybody)), firsts[1:]
+    pair = (ours, np.stack(all_models(some))), ("mended", answer["drawn"])
+    text = (f"`{paper}`", np.stack(all_models(raised))), ("mended", answer["centres"])
     return [
-        compared("FedSoft", (f"`{code}`", np.stack(all_models(everybody))), ("Server", answer["published"]), given, firsts[1:]),
-        compared("FedSoft, centres", (f"`{code}`", np.stack(all_models(everybody))), ("Server, mended", answer["centres"]), "", firsts[1:]),
-        compared("FedSoft, clients' own models", (f"`{code}`", mine), ("Server, mended", answer["personal"]), "", firsts[0]),
-        compared("FedSoft, two drawn for each centre", (f"`{code}`", np.stack(all_models(selected))), ("Server, mended", answer["drawn"]), "", firsts[1:]),
-        compared("FedSoft, as the paper", (f"`{paper}`", np.stack(all_models(raised))), ("Server, mended", answer["centres"]), zeros, firsts[1:]),
+        compared("FedSoft", (ours, found), ("Server", answer["published"]), argument, start),
+        compared("FedSoft, centres", (ours, found), ("mended", answer["centres"]), since=start),
+        compared("FedSoft, clients", (ours, mine), ("mended", answer["personal"]), since=firsts[0]),
+        compared("FedSoft, two drawn for each centre", *pair, since=start),
+        compared("FedSoft, as the paper", *text, zeros, start),
     ]
