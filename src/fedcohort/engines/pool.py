@@ -139,7 +139,8 @@ class PoolEngine(ReferenceEngine):
             trace = program.descend(job, weights)
             if trace is not None:
                 return trace
-        return (self.chain.descend if job.augment is None else self._by_module)(job, weights)
+        by_hand = self.chain.is_plain and job.augment is None
+        return (self.chain.descend if by_hand else self._by_module)(job, weights)
 
     def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
         assert self.chain is not None  # noqa: S101  # blocks are made with it

@@ -17,7 +17,9 @@ WRITING = threading.Lock()  # workers that ask for the same program wait for the
 
 def program_for(chain: Chain, shape: tuple[int, ...]) -> "Program | None":
     """The compiled steps of a network on examples of this shape; None where there cannot be any."""
-    if find_spec("llvmlite") is None or not (chain.is_linear or len(shape) == 3):
+    if find_spec("llvmlite") is None or (chain.convolves and len(shape) != 3):
+        return None
+    if chain.kinds[-1].convolves or chain.kinds[-1].cuts:  # the loss is taken from a linear layer
         return None
     with WRITING:
         return _program(tuple(chain.layers), shape)

@@ -5,11 +5,15 @@ only outputs that count (the largest of its square, above zero) are looked at: u
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-from fedcohort.engines.vector.language import BYTE, INT, REAL, Array, Code, Operand, Value
+from fedcohort.engines.vector.language import (
+    BYTE, INT, REAL, SHORT, Array, Code, Operand, Register, Value, most_sums, transposed,
+)  # fmt: skip
 from fedcohort.engines.vector.layout import Convolution, up
 
 Cells = list[tuple[int, int]]
+NEAR = 24 << 10  # bytes that the nearest cache can well keep for one thing
 
 
 def fits(total: int, most: int) -> int:
@@ -37,7 +41,7 @@ def below(layer: Convolution, y: Operand, x: Operand) -> Operand:
 
 def to_cell(layer: Convolution, cell: Value) -> Value:
     """From there to the input of one of the four cells."""
-    nothing = cell.code.value(0)
+    nothing = cell - cell
     return (cell > 1).choose(layer.down, nothing) + cell.is_odd().choose(layer.right, nothing)
 
 
@@ -56,9 +60,9 @@ def forward_deep(
 ) -> None:
     """Lanes along the outputs; weights are :func:`turn`\\ ed."""
     lanes, output, cells = code.lanes, layer.output, square(layer)
-    columns = fits(output.width, code.registers // len(cells))
-    abreast = max(1, code.registers // (columns * len(cells)))
+    columns, abreast = together(code, layer)
     for first, vectors, kept in output_vectors(code, layer, abreast):
+        strip = turned + first * (layer.kernel[0] * layer.span)
         with code.loop(output.height) as y, code.blocks(output.width, columns) as x:
             corner = image + below(layer, y, x)
             sums = {
@@ -67,7 +71,7 @@ def forward_deep(
             }  # fmt: skip
             with code.loop(layer.kernel[0]) as row, code.loop(layer.span) as place:
                 near = corner + (row * layer.input.row + place)
-                weights = turned + ((row * layer.span + place) * up(layer.outputs, lanes) + first)
+                weights = strip + (row * layer.span + place) * (vectors * lanes)
                 parts = [weights.vector(vector * lanes) for vector in range(vectors)]
                 for (column, vector, (dy, dx)), each in sums.items():
                     number = near[below(layer, 0, column) + dy * layer.down + dx * layer.right]
@@ -81,6 +85,22 @@ def forward_deep(
                         winners[y * (output.width * output.channels) + place] = winner.pick(range(kept))
 
 
+def together(code: Code, layer: Convolution) -> tuple[int, int]:
+    """How many columns and how many vectors of outputs are summed at a time: what takes the least time, if a
+    number is loaded as fast as a product is added and eight products are under way at once."""
+    cells, total = len(square(layer)), up(layer.outputs, code.lanes) // code.lanes
+
+    def time(shape: tuple[int, int]) -> int:
+        columns, vectors = shape
+        whole, rest = divmod(total, vectors)
+        widths, numbers = [vectors] * whole + [rest] * bool(rest), columns * cells
+        return -(-layer.output.width // columns) * sum(max(8, numbers * v, numbers + v) for v in widths)
+
+    some = range(1, code.most + 1)
+    fitting = [(c, v) for v in some for c in some if c * cells * v <= code.most and (c * cells + 1) * v < code.registers]
+    return min(fitting, key=time)
+
+
 def output_vectors(code: Code, layer: Convolution, abreast: int) -> Iterator[tuple[Value, int, int]]:
     """First output, number of vectors, and lanes of each that are outputs: the last vector may be short."""
     whole, rest = divmod(layer.outputs, code.lanes)
@@ -91,15 +111,17 @@ def output_vectors(code: Code, layer: Convolution, abreast: int) -> Iterator[tup
 
 
 def turn(code: Code, layer: Convolution, weights: Array, turned: Array) -> None:
-    """The weights with all outputs side by side: [kernel rows * span, outputs]."""
-    wide = up(layer.outputs, code.lanes)
-    with (
-        code.loop(layer.outputs) as output,
-        code.loop(layer.kernel[0]) as row,
-        code.loop(layer.span) as place,
-    ):
-        number = weights[output * layer.patch + row * layer.row + place + layer.start]
-        turned[(row * layer.span + place) * wide + output] = number
+    """The weights with those outputs side by side that are summed together: [strips, kernel rows * span,
+    outputs of a strip]."""
+    for first, vectors, kept in output_vectors(code, layer, together(code, layer)[1]):
+        strip, wide = turned + first * (layer.kernel[0] * layer.span), vectors * code.lanes
+        with (
+            code.loop(min(wide, kept * vectors)) as output,
+            code.loop(layer.kernel[0]) as row,
+            code.loop(layer.span) as place,
+        ):
+            number = weights[(first + output) * layer.patch + row * layer.row + place + layer.start]
+            strip[(row * layer.span + place) * wide + output] = number
 
 
 def forward_wide(
@@ -157,77 +179,162 @@ def mask(code: Code, layer: Convolution, out: Array, slope: Array) -> None:
         slope[place] = out.vector(place).exceeds(0.0).choose(slope.vector(place), code.zeros())
 
 
+class Notes:
+    """Lists of the slopes that count, each with where it belongs to."""
+
+    def __init__(self, memory: Array, lists: int, room: int) -> None:
+        self.ends, self.room = memory.holding(INT), room
+        self.numbers = memory + 2 * lists
+        self.places = (self.numbers + lists * room).holding(SHORT)
+
+    def start(self, number: Operand) -> Value:
+        """Where a list begins."""
+        return self.ends.code.value(number) * self.room
+
+    def append(self, end: Register, wanted: Value, numbers: Value, places: Value) -> None:
+        columns = (self.numbers, numbers), (self.places, places)
+        end.set(end.code.append(end.get(), wanted, *columns))
+
+    @contextmanager
+    def each(self, number: Value) -> Iterator[tuple[Value, Value]]:
+        """What is written inside is done for every slope of a list: a vector of it, and its place."""
+        code = number.code
+        with code.loop(self.ends[number], start=self.start(number)) as entry:
+            yield self.numbers[entry].spread(code.lanes), self.places[entry].as_int()
+
+
+def by_output(layer: Convolution) -> tuple[int, int]:
+    """Lists, and what each has room for, for :func:`weight_slopes`."""
+    return layer.outputs, weight_rows(layer) * up(layer.output.width, layer.lanes) + layer.lanes
+
+
+def by_pixel(layer: Convolution) -> tuple[int, int]:
+    """The same for :func:`image_slopes`."""
+    lists = image_rows(layer) * layer.output.width * len(square(layer))
+    return lists, up(image_outputs(layer), layer.lanes) + layer.lanes
+
+
+def noted(layer: Convolution) -> int:
+    """How many numbers both take at most."""
+    return max(2 * lists * (1 + room) for lists, room in (by_output(layer), by_pixel(layer)))
+
+
+def weight_rows(layer: Convolution) -> int:
+    """As many rows of outputs as read what the nearest cache can hold, or enough of them to be worth it."""
+    rows = max(NEAR // (4 * layer.down * (2 if layer.pools else 1)), 64 // layer.output.width, 1)
+    return min(rows, layer.output.height)
+
+
+def image_rows(layer: Convolution) -> int:
+    return min(max(128 // layer.output.width, 1), layer.output.height)
+
+
+def image_outputs(layer: Convolution) -> int:
+    """As many outputs as have kernels, or the part of them that fits into registers, in the nearest cache."""
+    rows, vectors = kernel_tile(layer)
+    return min(layer.outputs, max(NEAR // (4 * rows * vectors * layer.lanes), layer.lanes))
+
+
 def weight_slopes(
-    code: Code, layer: Convolution, image: Array, winners: Array, slope: Array, gradient: Array, noted: Array
+    code: Code, layer: Convolution, image: Array, winners: Array, slope: Array, gradient: Array, memory: Array
 ) -> None:
-    """Output by output: notes which slopes count and where, then sums over all of them in registers."""
-    output, lanes = layer.output, code.lanes
-    numbers = (noted + output.height * output.width).holding(REAL)
-    with code.loop(layer.outputs) as channel:
-        count = code.register(0)
+    """Notes for each output which slopes count, then sums over all of them in registers."""
+    output, lanes, notes, rows = layer.output, code.lanes, Notes(memory, *by_output(layer)), weight_rows(layer)
+    for first, kept in code.strips(layer.outputs, lanes):
+        bias, total = gradient + (first + layer.bias), code.register(code.zeros())
         with code.loop(output.height) as y, code.loop(output.width) as x:
-            number = slope[y * output.row + x * output.channels + channel + output.first]
-            at = code.value(below(layer, y, x))
-            if layer.pools:
-                at = at + to_cell(layer, winners[(y * output.width + x) * output.channels + channel].as_int())
-            numbers[count.get()], noted[count.get()] = number, at
-            count.add(number.differs(0.0).as_int())
-        numbers[count.get()] = code.zeros()
-        total = code.register(code.zeros())
-        with code.loop(count.get(), lanes) as entry:
-            total.add(numbers.vector(entry))
-        bias, into = gradient + layer.bias, gradient + (channel * layer.patch + layer.start)
-        bias[channel] = bias[channel] + total.get().total()
+            total.add(slope.vector(y * output.row + x * output.channels + first + output.first))
+        bias[0] = bias.vector(0) + code.lanes_below(code.value(kept)).choose(total.get(), code.zeros())
+    with code.loop(output.height, rows) as top:
+        bottom = at_most(top + rows, output.height)
+        for first, kept in code.strips(layer.outputs, lanes):
+            ends = [code.register(notes.start(first + each)) for each in range(kept)]
+            with code.loop(bottom, start=top) as y, code.loop(output.width, lanes) as x:
+                here = y * output.row + x * output.channels + first + output.first
+                slopes = transposed([slope.vector(here + each * output.channels) for each in range(lanes)])
+                corners = code.ramp(int(below(layer, 0, 1))) + code.value(below(layer, y, x)).as_short()
+                places = [corners] * lanes
+                if layer.pools:
+                    here = (y * output.width + x) * output.channels + first
+                    cells = [winners.vector(here + each * output.channels) for each in range(lanes)]
+                    cells = transposed([cell.as_int(SHORT) for cell in cells])
+                    places = [corners + to_cell(layer, cell) for cell in cells]
+                real = code.lanes_below(code.value(output.width) - x)
+                for number, place, end in zip(slopes, places, ends, strict=False):
+                    notes.append(end, number.differs(0.0) & real, number, place)
+            for each, end in enumerate(ends):
+                notes.ends[first + each] = end.get()
         for row, right, tile in kernel_tiles(code, layer):
-            sums = dict(zip(tile, code.sums(len(tile)), strict=True))
-            with code.loop(count.get()) as entry:
-                number, corner = numbers[entry], image + (noted[entry] + row * layer.input.row + right)
+            with code.loop(layer.outputs) as channel:
+                sums = dict(zip(tile, code.sums(len(tile)), strict=True))
+                with notes.each(channel) as (number, place):
+                    corner = image + (place + row * layer.input.row + right)
+                    for (dy, dx), each in sums.items():
+                        each.add_product(number, corner.vector(dy * layer.input.row + dx))
+                into = gradient + (channel * layer.patch + row * layer.row + right + layer.start)
                 for (dy, dx), each in sums.items():
-                    each.add_product(number.spread(lanes), corner.vector(dy * layer.input.row + dx))
-            for (dy, dx), each in sums.items():
-                real = code.lanes_below(code.value(layer.span - dx) - right)
-                at = row * layer.row + right + (dy * layer.row + dx)
-                into[at] = into.vector(at) + real.choose(each.get(), code.zeros())
+                    real = code.lanes_below(code.value(layer.span - dx) - right)
+                    at = dy * layer.row + dx
+                    into[at] = into.vector(at) + real.choose(each.get(), code.zeros())
 
 
 def image_slopes(
-    code: Code, layer: Convolution, winners: Array, slope: Array, weights: Array, into: Array, noted: Array
+    code: Code, layer: Convolution, winners: Array, slope: Array, weights: Array, into: Array, memory: Array
 ) -> None:
-    """Pixel by pixel: notes which outputs count, by their cell in the square, then adds their kernels."""
+    """Notes for each pixel which outputs count, by their cell in the square, then adds their kernels."""
     output, lanes, cells = layer.output, code.lanes, len(square(layer))
-    numbers, counts = (noted + cells * layer.outputs).holding(REAL), code.room(INT, cells)
+    notes, rows = Notes(memory, *by_pixel(layer)), image_rows(layer)
     with code.loop(layer.input.size, lanes) as place:
         into[place] = code.zeros()
-    with code.loop(output.height) as y, code.loop(output.width) as x:
-        for each in range(cells):
-            counts[each] = each * layer.outputs
-        with code.loop(layer.outputs) as channel:
-            number = slope[y * output.row + x * output.channels + channel + output.first]
-            cell = code.value(0)
-            if layer.pools:
-                cell = winners[(y * output.width + x) * output.channels + channel].as_int()
-            count = counts[cell]
-            numbers[count], noted[count] = number, channel * layer.patch + layer.start
-            counts[cell] = count + number.differs(0.0).as_int()
-        with code.loop(cells) as cell, code.when(counts[cell] > cell * layer.outputs):
-            corner = into + (to_cell(layer, cell) + below(layer, y, x))
+    for begin, count in code.strips(layer.outputs, image_outputs(layer)):
+        with code.loop(output.height, rows) as top:
+            bottom = at_most(top + rows, output.height)
+            with code.loop(bottom, start=top) as y, code.loop(output.width) as x:
+                first = ((y - top) * output.width + x) * cells
+                ends = [code.register(notes.start(first + cell)) for cell in range(cells)]
+                for channel, kept in code.strips(count, lanes):
+                    channel = begin + channel
+                    numbers = slope.vector(y * output.row + x * output.channels + channel + output.first)
+                    places = code.ramp(layer.patch) + (channel * layer.patch).as_short()
+                    wanted = numbers.differs(0.0)
+                    if kept < lanes:
+                        wanted = wanted & code.lanes_below(code.value(kept))
+                    for cell, end in enumerate(ends):
+                        here = wanted
+                        if layer.pools:
+                            won = winners.vector((y * output.width + x) * output.channels + channel)
+                            here = wanted & won.equals(cell)
+                        notes.append(end, here, numbers, places)
+                for cell, end in enumerate(ends):
+                    notes.ends[first + cell] = end.get()
             for row, right, tile in kernel_tiles(code, layer):
-                here = corner + (row * layer.input.row + right)
-                places = [dy * layer.input.row + dx for dy, dx in tile]
-                sums = [code.register(here.vector(at)) for at in places]
-                with code.loop(counts[cell], start=cell * layer.outputs) as entry:
-                    number, kernel = numbers[entry], weights + (noted[entry] + row * layer.row + right)
-                    for (dy, dx), total in zip(tile, sums, strict=True):
-                        total.add_product(number.spread(lanes), kernel.vector(dy * layer.row + dx))
-                for at, total in zip(places, sums, strict=True):
-                    here[at] = total.get()
+                with code.loop(bottom, start=top) as y, code.loop(output.width) as x, code.loop(cells) as cell:
+                    number = ((y - top) * output.width + x) * cells + cell
+                    with code.when(notes.ends[number] > notes.start(number)):
+                        here = into + (below(layer, y, x) + to_cell(layer, cell) + row * layer.input.row + right)
+                        spots = [dy * layer.input.row + dx for dy, dx in tile]
+                        sums = [code.register(here.vector(spot)) for spot in spots]
+                        with notes.each(number) as (slopes, place):
+                            kernel = weights + (place + row * layer.row + right + layer.start)
+                            for (dy, dx), each in zip(tile, sums, strict=True):
+                                each.add_product(slopes, kernel.vector(dy * layer.row + dx))
+                        for spot, each in zip(spots, sums, strict=True):
+                            here[spot] = each.get()
+
+
+def at_most(value: Value, most: int) -> Value:
+    return (value > most).choose(most, value)
+
+
+def kernel_tile(layer: Convolution) -> tuple[int, int]:
+    """Rows, and vectors in a row, of the part of a kernel that fits into registers."""
+    vectors, most = layer.row // layer.lanes, most_sums(layer.lanes)
+    return min(layer.kernel[0], max(1, most // vectors)), fits(vectors, most)
 
 
 def kernel_tiles(code: Code, layer: Convolution) -> Iterator[tuple[Value, Value, Cells]]:
-    """Parts of a kernel with as many vectors as there are registers: first row, first place in it, and row
-    and place of each vector from there."""
-    vectors = layer.row // code.lanes
-    for row, rows in code.strips(layer.kernel[0], min(layer.kernel[0], max(1, code.registers // vectors))):
-        for number, count in code.strips(vectors, fits(vectors, code.registers)):
-            tile = [(dy, dx * code.lanes) for dy in range(rows) for dx in range(count)]
-            yield row, number * code.lanes, tile
+    """Such parts of a kernel: first row, first place in it, and row and place of each vector from there."""
+    rows, vectors = kernel_tile(layer)
+    for row, high in code.strips(layer.kernel[0], rows):
+        for number, wide in code.strips(layer.row // code.lanes, vectors):
+            yield row, number * code.lanes, [(dy, dx * code.lanes) for dy in range(high) for dx in range(wide)]
