@@ -83,9 +83,9 @@ class Layer:
         if tail.drops:
             return None
         if type(child) is nn.ReLU and not now.cuts:
-            return self._now(cuts=True)
+            return self._then(True, now.pools)
         if type(child) is nn.MaxPool2d and halves(child) and kind.convolves and not now.pools:
-            return self._now(pools=True)
+            return self._then(now.cuts, True)
         if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d) and tail.norm is None:
             fits = type(child) is (nn.BatchNorm2d if kind.convolves else nn.BatchNorm1d)
             fits = fits and child.num_features == self.shape[0]
@@ -96,10 +96,10 @@ class Layer:
             return replace(self, tail=replace(tail, drops=child.p)) if child.p else self
         return None
 
-    def _now(self, **change: bool) -> "Layer":
+    def _then(self, cuts: bool, pools: bool) -> "Layer":
         if self.tail is None:
-            return replace(self, kind=self.kind._replace(**change))
-        return replace(self, tail=replace(self.tail, **change))
+            return replace(self, kind=self.kind._replace(cuts=cuts, pools=pools))
+        return replace(self, tail=replace(self.tail, cuts=cuts, pools=pools))
 
 
 class Chain:
@@ -138,8 +138,9 @@ class Chain:
                     return None
                 layers[-1] = longer
             buffers += sum(buffer.numel() for buffer in child.buffers())
-        # One layer may be in two places. What comes behind the last changes the loss.
-        if not layers or not flat or layers[-1].end != model.num_params or layers[-1].tail:
+        if not layers or layers[-1].kind.convolves or layers[-1].tail:  # the last makes logits
+            return None
+        if not flat or layers[-1].end != model.num_params:  # one layer in two places
             return None
         return cls(layers) if buffers == model.num_buffers else None
 

@@ -3,10 +3,11 @@
 Samples are taken a few at a time, too: beyond the last come numbers that nobody reads.
 """
 
-from fedcohort.engines.vector.language import Array, Code, Value
+from fedcohort.engines.vector.language import Array, Code, Value, apart
 from fedcohort.engines.vector.layout import SAMPLES, Dense
 
 
+@apart
 def forward(
     code: Code, layer: Dense, x: Array, weights: Array, bias: Array, out: Array, samples: Value
 ) -> None:
@@ -27,6 +28,7 @@ def forward(
             target[o] = (value < 0.0).choose(0.0, value) if layer.cuts else value
 
 
+@apart
 def weight_slopes(code: Code, layer: Dense, x: Array, slope: Array, gradient: Array, samples: Value) -> None:
     """``slope.T @ x``, and the sum of the slopes for the biases."""
     wide, tall = block(layer.row // code.lanes, code.block // SAMPLES), SAMPLES
@@ -49,6 +51,7 @@ def weight_slopes(code: Code, layer: Dense, x: Array, slope: Array, gradient: Ar
         gradient[place + layer.bias] = total.get()
 
 
+@apart
 def input_slopes(
     code: Code, layer: Dense, x: Array, slope: Array, weights: Array, into: Array, samples: Value, cut: bool
 ) -> None:

@@ -7,11 +7,11 @@ sums is a list of registers.
 """
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import chain
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from llvmlite import ir
 
@@ -201,6 +201,27 @@ class Code:
         self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), name)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
 
+    @contextmanager
+    def function_of(self, given: Sequence[Array | Value], name: str) -> Iterator[Iterator[Array | Value]]:
+        """What is written inside is another function, which is called here with what is given; inside it is
+        what this yields."""
+        made = [each.start if isinstance(each, Array) else each.made for each in given]
+        kind = ir.FunctionType(ir.VoidType(), [each.type for each in made])
+        function = ir.Function(self.module, kind, self.module.get_unique_name(name))
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        outside, self.builder = self.builder, ir.IRBuilder(function.append_basic_block())
+        pairs = zip(given, function.args, strict=True)
+        yield iter(
+            [
+                Array(self, arg, each.of) if isinstance(each, Array) else Value(self, arg)
+                for each, arg in pairs
+            ]
+        )
+        self.builder.ret_void()
+        self.builder = outside
+        self.builder.call(function, made)
+
     def array(self, start: Any, of: Any = REAL) -> Array:
         return Array(self, start, of)
 
@@ -327,6 +348,22 @@ class Code:
     def either(self, condition: Value) -> Iterator[tuple[Any, Any]]:
         with self.builder.if_else(condition.made) as (yes, no):
             yield yes, no
+
+
+Kernel = TypeVar("Kernel", bound=Callable[..., None])
+
+
+def apart(kernel: Kernel) -> Kernel:
+    """Writes a kernel, which takes the code and a layer first, as a function of its own: LLVM takes twice as
+    long for one long function as for many short ones."""
+
+    @wraps(kernel)
+    def write(code: Code, layer: Any, *given: Any) -> None:
+        arrays = [each for each in given if isinstance(each, Array | Value)]
+        with code.function_of(arrays, kernel.__name__) as taken:
+            kernel(code, layer, *(next(taken) if isinstance(each, Array | Value) else each for each in given))
+
+    return write  # type: ignore[return-value]
 
 
 def transposed(rows: Sequence[Value]) -> list[Value]:

@@ -69,7 +69,7 @@ class Packed:
 
     def __init__(self, layer: Layer, lanes: int, start: int, matrix: int, wide: int) -> None:
         self.layer, self.tail, self.lanes, self.cuts = layer, layer.tail, lanes, layer.kind.cuts
-        self.norm = layer.tail and layer.tail.norm
+        self.norm = layer.tail.norm if layer.tail else None
         self.start, self.wide = start, wide  # numbers in a row with one for each output
         self.bias = start + matrix
         self.scale, self.shift = self.bias + wide, self.bias + 2 * wide
@@ -96,10 +96,8 @@ class Convolution(Packed):
         self.pools, self.stride = kind.pools, kind.stride
         self.down, self.right = kind.stride[0] * image.row, kind.stride[1] * channels  # to the next output's
         sides = zip((image.height, image.width), kind.padding, self.kernel, kind.stride, strict=True)
-        whole = Image(
-            self.outputs,
-            *((side + 2 * pad - kernel) // stride + 1 for side, pad, kernel, stride in sides),
-        )
+        height, width = ((side + 2 * pad - kernel) // stride + 1 for side, pad, kernel, stride in sides)
+        whole = Image(self.outputs, height, width)
         output = whole.halved() if kind.pools else whole
         result = output.halved() if self.tail and self.tail.pools else output
         self.input, self.result = image, replace(result, margin=margin)

@@ -70,7 +70,8 @@ class Program:
             "offset": None if offset is None else pack(offset),
             "drift": None if drift is None else pack(drift),
             "x": job.x, "y": job.y, "rows": torch.cat(job.plan), "sizes": sizes,
-            "losses": torch.empty(len(sizes)), "scratch": self.memory(capacity(job)), **job.logits()._asdict(),
+            "losses": torch.empty(len(sizes)), "scratch": self.memory(capacity(job)),
+            **job.logits()._asdict(),
         }  # fmt: skip
         if job.augment is not None:
             draw = generator(*job.key, "augment")
@@ -88,16 +89,13 @@ class Program:
     def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: Job) -> None:
         """The call, without the interpreter's lock; several, where dropout draws very many numbers."""
         draw, steps, samples = generator(*job.key, "dropout"), 0, 0
-        together = max(1, GATHER // max(1, self.drawn * job.local.batch))
-        for start in range(0, len(job.plan), together if self.drawn else len(job.plan)):
-            batches = job.plan[start : start + together] if self.drawn else job.plan
-            rest = {
-                **{name: held[name][steps:] for name in ("rates", "losses", "sizes") if name in held},
-                **{name: held[name][samples:] for name in ("rows", "looks") if name in held},
-                "keeps": self.keeps(batches, draw),
-            }
-            arrays = [(rest.get(name, held.get(name)), name) for name in ARRAYS]
-            pointers = [None if array is None else array.data_ptr() for array, _ in arrays]
+        few = GATHER // (self.drawn * job.local.batch) if self.drawn else len(job.plan)
+        while steps < len(job.plan):
+            batches = job.plan[steps : steps + max(1, few)]
+            done = {"rates": steps, "losses": steps, "sizes": steps, "rows": samples, "looks": samples}
+            here = {name: array[done.get(name, 0) :] for name, array in held.items()}
+            here["keeps"] = self.keeps(batches, draw)
+            pointers = [here[name].data_ptr() if name in here else None for name in ARRAYS]
             self.call(*pointers, len(batches), *numbers)
             steps, samples = steps + len(batches), samples + sum(map(len, batches))
 

@@ -1,11 +1,12 @@
 """Writes the function that takes a client's steps: which kernel comes when, and where its numbers lie."""
 
+from itertools import pairwise
+
 from fedcohort.data.augment import LUMA
-from fedcohort.engines.vector import convolution, dense, descent, examples
+from fedcohort.engines.vector import convolution, dense, descent, examples, slopes, tail
 from fedcohort.engines.vector.language import BYTE, INT, POINTER, REAL, Array, Code, Value
 from fedcohort.engines.vector.layout import Convolution, Dense, Layout, up
 from fedcohort.engines.vector.memory import Region, Scratch
-from fedcohort.engines.vector.tail import TailWriter
 
 # What a program takes, in this order. An array that a client has no use for is missing.
 ARRAYS = {
@@ -38,38 +39,41 @@ class Writer:
         self.number = {name: Value(code, given[name]) for name in NUMBERS}
         layers, images, lanes = layout.layers, layout.images, layout.lanes
         self.scratch = scratch = Scratch(self.array["scratch"], self.number["capacity"])
-        # What goes into each layer, and in the end the logits; and the slope at it: images are done one by one.
+        # What goes into each layer, the logits, and the slopes at them, of images one sample after the other.
         sizes = [layout.head.stride, *(layer.result.stride for layer in layers)]
         self.inputs = [scratch.take_each(size) for size in sizes]
         self.slopes = [Region(scratch.take(layer.input.size), 0) for layer in images]
         self.slopes += [scratch.take_each(size) for size in sizes[len(images) :]]
-        self.tails = {
-            number: TailWriter(code, layer, scratch, self.inputs[number + 1], self.slopes[number + 1])
-            for number, layer in enumerate(layers) if layer.tail
-        }  # fmt: skip
-        # What each layer gives, and the slope at it.
+        # What each layer gives, and the slope at it: not what the next one reads, if a tail lies between.
         self.outputs, self.output_slopes = self.inputs[1:], self.slopes[1:]
-        for number, tail in self.tails.items():
-            self.outputs[number], self.output_slopes[number] = tail.output, tail.output_slopes
+        self.told: dict[int, Region] = {}
+        self.known: dict[int, Array] = {}
+        for number, layer in enumerate(layers):
+            if layer.tail:
+                self.outputs[number], self.output_slopes[number] = (
+                    scratch.take_each(layer.output.stride) for _ in range(2)
+                )
+                self.told[number] = scratch.take_each(2 * layer.wide)
+                self.known[number] = scratch.take(len(tail.Known._fields) * layer.wide)
         self.winners = [scratch.take_each(layer.output.stride) for layer in images]
         self.turned = [scratch.take(up(layer.outputs, lanes) * layer.patch) for layer in images]
-        self.noted = scratch.take(max(map(convolution.noted, images), default=0))
+        self.noted = scratch.take(max(map(slopes.noted, images), default=0))
         self.planes, self.changed = scratch.take(layout.head.size), scratch.take(layout.head.size)
-        scratch.take(lanes * max(layer.output.channels for layer in layers))  # pixels beyond the last one's row
+        scratch.take(
+            lanes * max(layer.output.channels for layer in layers)
+        )  # pixels beyond the last one's row
         self.is_wide = bool(images) and convolution.is_wide(images[0])
-        self.drawn = sum(tail.drawn for tail in self.tails.values())  # by dropout, for a sample
+        self.drawn = sum(map(tail.drawn, layers))  # by dropout, for a sample
 
     def stages(self) -> list[list[int]]:
         """Layers that a sample can pass one after the other: BatchNorm has to wait for the whole batch, and
         dense layers take it at once."""
-        stages: list[list[int]] = [[]]
-        for number, layer in enumerate(self.layout.layers):
+        layers, stages = self.layout.layers, [[0]]
+        for number, (before, layer) in enumerate(pairwise(layers), 1):
+            if before.norm or isinstance(layer, Dense):
+                stages.append([])
             stages[-1].append(number)
-            if layer.norm or not layer.layer.kind.convolves:
-                stages.append([])
-            elif not self.layout.chain.kinds[number + 1].convolves:
-                stages.append([])
-        return stages[:-1]
+        return stages
 
     def write(self) -> None:
         """Step after step."""
@@ -101,27 +105,50 @@ class Writer:
             kernel, bias = weights + layer.start, weights + layer.bias
             x, out = self.inputs[last].start, self.outputs[last].start
             dense.forward(code, layer, x, kernel, bias, out, self.samples)
-        if layer.norm:
             with code.loop(self.samples) as sample:
-                self.tails[last].measure(sample)
-            self.tails[last].settle(self.samples, self.array["buffers"], weights)
+                self.measure(last, sample)
+        if layer.norm:
+            told, known = self.told[last].start, self.known[last]
+            tail.settle(code, layer, told, known, weights, self.array["buffers"], self.samples)
+
+    def measure(self, number: int, sample: Value) -> None:
+        """What BatchNorm has to know of a sample."""
+        layer = self.layout.layers[number]
+        if layer.norm:
+            given, told = self.outputs[number].of(sample), self.told[number].of(sample)
+            tail.measure(self.code, layer, given, told)
+
+    def through(self, number: int, sample: Value) -> None:
+        """Back through it."""
+        layer = self.layout.layers[number]
+        if layer.norm:
+            given, slope = self.outputs[number].of(sample), self.output_slopes[number].of(sample)
+            tail.through(self.code, layer, given, self.known[number], slope)
 
     def enter(self, number: int, sample: Value) -> None:
         """What a layer reads, where the one before did not write it."""
         if number == 0:
             self.fetch(self.rows[sample], sample, self.array["looks"] + (self.done + sample) * 5)
-        elif number - 1 in self.tails:
-            self.tails[number - 1].forward(sample, self.keeps(number - 1))
+        elif number - 1 in self.known:
+            layer, given = self.layout.layers[number - 1], self.outputs[number - 1].of(sample)
+            keeps, into = self.keeps(number - 1, sample), self.inputs[number].of(sample)
+            tail.forward(self.code, layer, given, self.known[number - 1], keeps, into)
 
     def leave(self, number: int, sample: Value) -> None:
         """Back through what lies behind a layer."""
-        if number in self.tails:
-            self.tails[number].backward(sample, self.keeps(number))
+        if number in self.known:
+            layer, given = self.layout.layers[number], self.outputs[number].of(sample)
+            slope, into = self.slopes[number + 1].of(sample), self.output_slopes[number].of(sample)
+            keeps = self.keeps(number, sample)
+            tail.backward(self.code, layer, given, self.known[number], keeps, slope, into)
 
-    def keeps(self, number: int) -> Array:
-        """What dropout keeps of this batch's outputs of a layer."""
-        before = sum(tail.drawn for other, tail in self.tails.items() if other < number)
-        return self.array["keeps"] + (self.done * self.drawn + self.samples * before)
+    def keeps(self, number: int, sample: Value) -> Array:
+        """What dropout keeps of a layer's results: of all samples those of one layer, then of the next."""
+        before, own = (
+            sum(map(tail.drawn, self.layout.layers[:number])),
+            tail.drawn(self.layout.layers[number]),
+        )
+        return self.array["keeps"] + (self.done * self.drawn + self.samples * before + sample * own)
 
     def fetch(self, row: Value, sample: Value, looks: Array) -> None:
         """An example, to where the first layer reads it."""
@@ -148,6 +175,7 @@ class Writer:
         else:
             image = self.inputs[number].of(sample)
             convolution.forward_deep(self.code, layer, image, self.turned[number], bias, out, winners)
+        self.measure(number, sample)
 
     def lose(self) -> None:
         """The batch's loss, and its slope at the logits."""
@@ -162,10 +190,9 @@ class Writer:
 
     def backward(self, stage: list[int]) -> None:
         code, last = self.code, stage[-1]
-        if self.layout.layers[last].norm:
-            self.tails[last].sum_up(self.samples, self.array["slope"])
-            with code.loop(self.samples) as sample:
-                self.tails[last].through(sample)
+        layer = self.layout.layers[last]
+        if layer.norm:
+            tail.sum_up(code, layer, self.known[last], self.array["slope"], self.samples)
         self.dense_backward(last)
         with code.loop(self.samples) as sample:
             for number in reversed(stage):
@@ -176,6 +203,8 @@ class Writer:
         layer = self.layout.layers[number]
         if not isinstance(layer, Dense):
             return
+        with self.code.loop(self.samples) as sample:
+            self.through(number, sample)
         x, slope = self.inputs[number].start, self.output_slopes[number].start
         dense.weight_slopes(self.code, layer, x, slope, self.array["slope"], self.samples)
         if number:
@@ -190,12 +219,14 @@ class Writer:
             return
         image, slope = self.inputs[number].of(sample), self.output_slopes[number].of(sample)
         winners = self.winners[number].of(sample).holding(BYTE)
+        self.through(number, sample)
         if layer.cuts and not layer.tail:
-            convolution.mask(code, layer, self.outputs[number].of(sample), slope)
-        convolution.weight_slopes(code, layer, image, winners, slope, self.array["slope"], self.noted)
+            slopes.mask(code, layer, self.outputs[number].of(sample), slope)
+        slopes.bias_slopes(code, layer, slope, self.array["slope"])
+        slopes.weight_slopes(code, layer, image, winners, slope, self.array["slope"], self.noted)
         if number:
             into = self.slopes[number].start
-            convolution.image_slopes(code, layer, winners, slope, weights, into, self.noted)
+            slopes.image_slopes(code, layer, winners, slope, weights, into, self.noted)
 
     def move(self) -> None:
         """The optimiser's step, after a pull and an offset and before a drift."""
