@@ -71,6 +71,8 @@ METHODS = (
     "fedgwc",
     "ifca",
     "local_only",
+    "fedavg+finetune",
+    "ifca+finetune",
     "fairavg",
     "qfedavg",
     "fedadagrad",
