@@ -35,7 +35,7 @@ def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
     assert re.search(r"\[4/4\] (fedavg|clust_psi_pfl), seed [34]: 2 rounds", answer.err)
     assert "left in all" in answer.err
     result = json.loads(answer.out)
-    assert set(result) == {"runs", "leaderboard"}
+    assert set(result) == {"verdicts", "runs", "leaderboard"}
     asked = [("fedavg", 3), ("clust_psi_pfl", 3), ("fedavg", 4), ("clust_psi_pfl", 4)]
     assert [(entry["method"], entry["seed"]) for entry in result["runs"]] == asked
     for entry in result["runs"]:

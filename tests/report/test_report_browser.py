@@ -75,7 +75,7 @@ def test_charts_are_drawn_with_the_numbers_of_the_runs(opened: Any) -> None:
     """Four rounds, evaluated each: the mean lines of both methods have four points."""
     page, *_ = opened()
     go(page, "methods")
-    assert len(visible_titles(page)) == 5
+    assert len(visible_titles(page)) == 6
     lines = page.evaluate(
         """() => document.querySelector("#methods article:not([hidden]) .chart")._fullData
              .filter(t => t.visible && t.showlegend).map(t => [t.name, [...t.x]])"""

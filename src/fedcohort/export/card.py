@@ -4,7 +4,11 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from fedcohort.core.evaluate import Row
+<<<<<<< HEAD
 from fedcohort.export.served import Served
+=======
+from fedcohort.runs.evaluation import CHOSEN
+>>>>>>> truth
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.util.names import in_markdown, safe_name
@@ -31,8 +35,13 @@ def card(served: Served, run: FinishedRun, chosen: str) -> str:
     model, clients = served.model, served.clients
     settings, facts = run.settings, run.environment()
     made = [
+<<<<<<< HEAD
         f"- method: {_code(settings.method)}, seed {settings.seed}, {settings.rounds} rounds",
         f"- chosen as: {_plain(chosen)}" if chosen else "",
+=======
+        f"- method: `{settings.method}`, seed {settings.seed}, {_when(run)}",
+        f"- chosen as: {chosen}" if chosen else "",
+>>>>>>> truth
         f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
         f"- network: {_plain(settings.model)}; data: {_plain(settings.source)}, "
         f"partition {_plain(settings.partition)}",
@@ -105,6 +114,11 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
         yield from ("", "| class | recall |", "|---|---|")
         for name, value in list(recalls.items())[:SHOWN]:
             yield f"| {_plain(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
+
+
+def _when(run: FinishedRun) -> str:
+    chosen, rounds = (read_result(run.directory) or {}).get(CHOSEN), run.settings.rounds
+    return f"{rounds} rounds" if chosen is None else f"round {chosen:.0f} of {rounds}, by validation samples"
 
 
 def _pooled(rows: Iterable[Row]) -> tuple[int, int]:

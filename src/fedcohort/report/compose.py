@@ -13,7 +13,7 @@ from fedcohort.report.page import ALL, Card, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
 from fedcohort.report.served import served_cards
-from fedcohort.report.standings import leaderboard_card, rounds_card, standings_of
+from fedcohort.report.standings import leaderboard_card, recall_card, rounds_card, standings_of
 
 
 def runs_page(evidence: Evidence) -> Page:
@@ -30,7 +30,7 @@ def runs_page(evidence: Evidence) -> Page:
         *conditions,
         Filter("method", "Method", [(ALL, "all methods"), *methods]),
         Filter("seed", "Seed", curves.views(evidence)),
-        Filter("scope", "Scope", [(scope, scope) for scope in curves.scopes(evidence)]),
+        Filter("scope", "Scope", [(scope, curves.said(scope)) for scope in curves.scopes(evidence)]),
     )
 
     def each(make: Callable[[Evidence], Iterable[Card]]) -> list[Card]:
@@ -61,6 +61,7 @@ def _methods(evidence: Evidence) -> Iterator[Card]:
     """Method against method."""
     yield leaderboard_card(evidence)
     found = (
+        recall_card(evidence),
         rounds_card(evidence),
         *curves.accuracy_cards(evidence),
         curves.fairness_card(evidence),

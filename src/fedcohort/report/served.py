@@ -25,8 +25,11 @@ def served_cards(evidence: Evidence, run: Run) -> list[Card]:
     if np.isnan(run.accuracy).all():
         why = "it had no test samples" if run.complete else "clients' own accuracies come with the last round"
         return [Card(title, sentences=[f"Of this run that is not known: {why}."], tags=run.tags)]
+    answer = Card(title, sentences=sentences(service), tags=run.tags)
+    if service.hopeless is not None:
+        return [answer]
     return [
-        Card(title, sentences=sentences(service), tags=run.tags),
+        answer,
         luck_card(service, evidence.shown),
         Card("The least served clients", table=_table(service), tags=run.tags, note=NOTE),
     ]
@@ -35,6 +38,12 @@ def served_cards(evidence: Evidence, run: Run) -> list[Card]:
 def sentences(service: Service) -> list[str | Led]:
     """How many are badly served, then a paragraph for each of the worst."""
     run, known = service.run, service.run.accuracy[~np.isnan(service.run.accuracy)]
+    if service.hopeless is not None:
+        return [
+            str(service.hopeless),
+            f"Single clients have between {known.min():.0%} and {known.max():.0%} of their test samples "
+            "right: with a model that learnt nothing, that is luck and the labels they hold.",
+        ]
     found: list[str | Led] = [
         f"With {run.title} (seed {run.seed}) {service.overall:.1%} of all test samples are answered right; "
         f"single clients have between {known.min():.0%} and {known.max():.0%} of theirs, with a median of "
