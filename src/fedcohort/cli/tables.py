@@ -10,11 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-<<<<<<< HEAD
 from fedcohort.cli.console import PlainConsole
-=======
 from fedcohort.core.evaluate import VALIDATION
->>>>>>> truth
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
@@ -116,11 +113,7 @@ def _scores(
             mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
             text = cell(mean, std, kind, spread)
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
-<<<<<<< HEAD
-        table.add_row(Text(standing.method), *cells)
-=======
-        table.add_row(standing.method, *cells, *(Text(column[place]) for column in more.values()))
->>>>>>> truth
+        table.add_row(Text(standing.method), *cells, *(Text(column[place]) for column in more.values()))
     return table
 
 

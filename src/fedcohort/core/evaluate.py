@@ -21,13 +21,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
-<<<<<<< HEAD
 from fedcohort.core.adapting import adapted, others, trained
-from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
-=======
-from fedcohort.core.deltas import Rows
 from fedcohort.core.engine import Ahead, Engine, Order, Samples, Scores, Served
->>>>>>> truth
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Recall, Round
@@ -315,24 +310,14 @@ def evaluation_rows(
     what the server found out about each."""
     state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
-<<<<<<< HEAD
     used, kept = adapted(method, state, task, profile, engine, models)
-    scores = _revealed(engine.score(used, ahead, kept), method, task)
-    names = task.federation.classes
-    rows = scope_rows(state.round, "global", scores, names) + scope_rows(
-        state.round, "personal", scores, names
-    )
-    rows += fairness_rows(state.round, scores.accuracy)
-    count = len(profile.eligible) if method.adapts else len(models)
-    rows += group_rows(state.round, state, task, profile.counts, count)
-=======
-    scores = _revealed(engine.score(models, ahead, batchnorm.kept(task, state.clients), on), method, task)
+    scores = _revealed(engine.score(used, ahead, kept, on), method, task)
     names, before = task.federation.classes, VALIDATION if on == "validation" else ""
     rows = scope_rows(state.round, f"{before}global", scores, names)
     rows += scope_rows(state.round, f"{before}personal", scores, names)
     rows += fairness_rows(state.round, scores.accuracy, f"{before}fairness")
-    rows += group_rows(state.round, state, task, profile.counts, len(models))
->>>>>>> truth
+    count = len(profile.eligible) if method.adapts else len(models)
+    rows += group_rows(state.round, state, task, profile.counts, count)
     if not clients:
         return rows, []
     group, told = state.grouping["group"], _tells(method).of_clients(state.grouping)

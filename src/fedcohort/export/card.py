@@ -4,11 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from fedcohort.core.evaluate import Row
-<<<<<<< HEAD
 from fedcohort.export.served import Served
-=======
 from fedcohort.runs.evaluation import CHOSEN
->>>>>>> truth
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.util.names import in_markdown, safe_name
@@ -35,13 +32,8 @@ def card(served: Served, run: FinishedRun, chosen: str) -> str:
     model, clients = served.model, served.clients
     settings, facts = run.settings, run.environment()
     made = [
-<<<<<<< HEAD
-        f"- method: {_code(settings.method)}, seed {settings.seed}, {settings.rounds} rounds",
+        f"- method: {_code(settings.method)}, seed {settings.seed}, {_when(run)}",
         f"- chosen as: {_plain(chosen)}" if chosen else "",
-=======
-        f"- method: `{settings.method}`, seed {settings.seed}, {_when(run)}",
-        f"- chosen as: {chosen}" if chosen else "",
->>>>>>> truth
         f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
         f"- network: {_plain(settings.model)}; data: {_plain(settings.source)}, "
         f"partition {_plain(settings.partition)}",

@@ -253,12 +253,8 @@ class FlowerEngine:
                     params[client] = model["params"]
                 order = orders.get(client, Payload({}, {}))
                 known = own is not None or _is_sent(model, order)
-<<<<<<< HEAD
-                facts = {"version": own, "poll": poll, "order": order.facts or None}
-                facts["adapt"] = None if further is None else self._adaptation(further, client)
-=======
                 facts = {"version": own, "on": on, "poll": poll, "order": order.facts or None}
->>>>>>> truth
+                facts["adapt"] = None if further is None else self._adaptation(further, client)
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {**whole, **order.tensors}
                 payloads[client] = self._message(client, facts, sent)

@@ -12,12 +12,8 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
-<<<<<<< HEAD
 from fedcohort.core.adapting import Alone
-from fedcohort.core.engine import Answer, Order, Trial
-=======
 from fedcohort.core.engine import Answer, Order, Samples, Trial
->>>>>>> truth
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
 from fedcohort.core.profile import Local, Profile
@@ -286,11 +282,7 @@ class Handler:
             self._keep(*used, payload)
         except Exception:  # somebody's own network, or a full disk: the run goes on without
             log.exception("the model that serves this client cannot be kept for use")
-<<<<<<< HEAD
-        told, tensors = self._scores(engine, *used)
-=======
-        told, tensors = self._scores(engine, model, kept, _samples(facts))
->>>>>>> truth
+        told, tensors = self._scores(engine, *used, _samples(facts))
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
             told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))

@@ -9,11 +9,7 @@ from statistics import fmean
 
 from fedcohort.core.adapting import as_used
 from fedcohort.core.engine import Ahead, Engine
-<<<<<<< HEAD
-from fedcohort.core.evaluate import Row, adapted_rows, evaluation_rows, in_use, round_rows
-=======
-from fedcohort.core.evaluate import VALIDATION, Row, adapted_rows, evaluation_rows, round_rows
->>>>>>> truth
+from fedcohort.core.evaluate import VALIDATION, Row, adapted_rows, evaluation_rows, in_use, round_rows
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.round.loop import Report, start, step
@@ -119,7 +115,7 @@ def run(
             for callback in callbacks:
                 callback.conclude(state, ending)
             if method.adapts and isinstance(task.federation, Federation):
-                models = _own_models(method, state, task, workers)
+                models = _own_models(method, chosen_state(state, final_metrics(ending)), task, workers)
                 for callback in callbacks:
                     callback.keep(models)
     finally:

@@ -41,11 +41,8 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "evaluation": {
         **VERSION,
         **STATISTICS,
-<<<<<<< HEAD
-        "adapt": "how to train the model further first, for itself, if the method does",
-=======
         "on": "on which samples",
->>>>>>> truth
+        "adapt": "how to train the model further first, for itself, if the method does",
         "poll": "whether to tell the loss on training data",
         "order": "what to train next, if that is known",
     },
