@@ -17,6 +17,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.comparison import carry_out, compare, extend, prepare, reopen, resume
 from fedcohort.runs.evaluation import Evaluation
 from fedcohort.runs.experiment import Experiment, as_asked
+from fedcohort.runs.own_models import OWN
 from fedcohort.runs.recorder import Recorder, read_result
 from fedcohort.runs.run import Callback, Result, chosen_state, final_metrics, run
 from fedcohort.runs.standings import how_ranked, rank, verdict
@@ -51,7 +52,7 @@ def curve(rows: Sequence[Row], key: str) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine])
-@pytest.mark.parametrize("method", ["fedavg", "local_only", "clust_psi_pfl", "centralised"])
+@pytest.mark.parametrize("method", ["fedavg", "local_only", "clust_psi_pfl", "centralised", "finetune"])
 def test_the_best_round_by_validation_is_measured_on_test_samples(
     method: str, engine: type[ReferenceEngine]
 ) -> None:
@@ -136,11 +137,12 @@ def go_on(asked: Experiment, directory: Path, stop: int = 0) -> Result:
 
 
 def kept(directory: Path) -> dict[str, bytes]:
-    return {name: (directory / name).read_bytes() for name in KEPT}
+    own = [OWN] if (directory / OWN).exists() else []
+    return {name: (directory / name).read_bytes() for name in (*KEPT, *own)}
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-@pytest.mark.parametrize("method", ["fedavg", "local_only", "scaffold+clust_psi_pfl"])
+@pytest.mark.parametrize("method", ["fedavg", "local_only", "scaffold+clust_psi_pfl", "finetune"])
 @pytest.mark.parametrize("every", [1, 3])
 def test_stopped_and_continued_is_uninterrupted(
     method: str, every: int, on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -161,6 +163,14 @@ def test_stopped_and_continued_is_uninterrupted(
         lambda v: client_store.ClientStore.reopen(tmp_path / "whole/clients", v),
     )
     assert same(chosen_state(last, whole.metrics), whole.chosen)
+
+
+def test_models_of_clients_own_are_made_of_the_chosen_round(tmp_path: Path) -> None:
+    whole = go_on(experiment("finetune"), tmp_path / "whole")
+    best = int(whole.metrics["chosen_round"])
+    assert best < 8
+    go_on(experiment("finetune", on="test", rounds=best), tmp_path / "short")
+    assert kept(tmp_path / "whole")[OWN] == kept(tmp_path / "short")[OWN]
 
 
 def test_a_checkpoint_without_the_best_round_is_refused(tmp_path: Path) -> None:
@@ -202,7 +212,7 @@ def test_a_longer_run_goes_on_from_where_the_shorter_one_ended(tmp_path: Path) -
 
 def test_methods_are_ranked_by_validation_samples_and_it_is_said(tmp_path: Path) -> None:
     asked = Experiment.of({**TABLE, "method": ["fedavg", "local_only"], "evaluate": {"on": "validation"}})
-    home, outcomes = compare(asked, tmp_path, Silent())
+    _, outcomes = compare(asked, tmp_path, Silent())
     standings = rank(outcomes)
     assert [standing.ranked_by for standing in standings] == [LOOKED] * 2
     looked = [standing.mean[LOOKED] for standing in standings]
@@ -282,11 +292,11 @@ def test_what_cannot_be_is_refused(evaluate: dict[str, Any], words: str) -> None
 
 
 def test_without_validation_rows_nothing_can_be_chosen(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no client has validation samples: set split.validation"):
+    with pytest.raises(UserError, match=r"no client has validation samples: set split\.validation"):
         prepare(experiment(split={"validation": 0}), tmp_path)
     with pytest.raises(UserError, match=r"fairavg\(everything=True\) trains on validation samples too"):
         prepare(experiment("fairavg(everything=True)"), tmp_path)
-    with pytest.raises(UserError, match="clients do not tell what global.macro_f1 needs"):
+    with pytest.raises(UserError, match=r"clients do not tell what global\.macro_f1 needs"):
         run("fedavg", withheld(), 1, Evaluation(metric="global.macro_f1", on="validation"), engine=Mute)
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 
 from fedcohort.cli.tables import class_table, leaderboard
-from fedcohort.core.profile import Privacy
 from fedcohort.runs.evaluation import Evaluation, Metric
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.standings import BASELINE, Outcome, baseline, lowest_recall, nature, rank, spelled
@@ -85,13 +84,19 @@ def shown(table: object) -> str:
 
 
 def test_a_metric_must_be_possible() -> None:
-    Evaluation(metric="global.auroc").check(2, Privacy())
-    Evaluation().check(3, Privacy("withheld"))
-    Evaluation(metric="personal.worst_accuracy").check(3, Privacy("withheld"))
+    check(Evaluation(metric="global.auroc"), 2)
+    check(Evaluation(), 3, "withheld")
+    check(Evaluation(metric="personal.worst_accuracy"), 3, "withheld")
     with pytest.raises(UserError, match=r"a number of two classes, and there are 3 here: use global"):
-        Evaluation(metric="global.auroc").check(3, Privacy())
+        check(Evaluation(metric="global.auroc"), 3)
     with pytest.raises(UserError, match=r"nobody tells with privacy.counts = 'withheld': use global"):
-        Evaluation(metric="personal.macro_f1").check(3, Privacy("withheld"))
+        check(Evaluation(metric="personal.macro_f1"), 3, "withheld")
+
+
+def check(wanted: Evaluation, classes: int, counts: str = "exact") -> None:
+    asked = {"data": {"source": "synthetic", "classes": classes}, "privacy": {"counts": counts}}
+    experiment = Experiment.of({"method": "fedavg", **asked})
+    wanted.check(experiment.methods[0], experiment.task(0))
 
 
 def test_the_metric_is_a_setting_and_runs_from_before_it_keep_their_names() -> None:

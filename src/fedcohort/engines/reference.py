@@ -34,9 +34,10 @@ class Predicted(NamedTuple):
 
     @classmethod
     def joined(cls, pieces: "Iterable[Predicted]") -> "Predicted":
+        """In this order; of no pieces, nothing."""
         number = torch.zeros(0)
-        nothing = cls(number, number.long(), number)
-        return cls(*map(torch.cat, zip(nothing, *pieces, strict=True)))
+        told = list(pieces) or [cls(number, number.long(), number)]
+        return cls(*map(torch.cat, zip(*told, strict=True)))
 
 
 class ReferenceEngine:
