@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedcohort.cli.tables import class_table, leaderboard
+from fedcohort.cli.tables import leaderboard, more_table
 from fedcohort.runs.evaluation import Evaluation, Metric
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.standings import BASELINE, Outcome, baseline, lowest_recall, nature, rank, spelled
@@ -67,12 +67,12 @@ def recognised(**recall: float) -> Outcome:
 
 
 def test_classes_have_a_table_of_their_own() -> None:
-    text = shown(class_table(rank([recognised(ill=0.25, well=1.0)])))
+    text = shown(more_table(rank([recognised(ill=0.25, well=1.0)])))
     assert text.rstrip().split("\n")[-1].split() == ["fedavg", "40.0%", "0.654", "25%", "100%"]
     assert "ill" in text
     many = {f"class{number}": number / 20 for number in range(1, 20)} | {"nobody": math.nan}
-    assert "5% of class1\n" in shown(class_table(rank([recognised(**many)])))
-    assert class_table(rank([Outcome("fedavg", 0, Path(), {ACCURACY: 0.5})])) is None
+    assert "5% of class1\n" in shown(more_table(rank([recognised(**many)])))
+    assert more_table(rank([Outcome("fedavg", 0, Path(), {ACCURACY: 0.5})])) is None
     assert lowest_recall(rank([recognised(nobody=math.nan)])[0]) == "–"
 
 

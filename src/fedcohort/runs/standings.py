@@ -80,6 +80,7 @@ COLUMNS = _titled(
         "bytes_down": "MB\ndown",
     }
 )
+COSTS = ("bytes_up", "bytes_down")
 OF_CLASSES = _titled(
     {
         "global.balanced_accuracy": "balanced\naccuracy",
@@ -207,8 +208,8 @@ def columns(standings: Sequence[Standing]) -> list[Column]:
     ranked_by, chosen = standings[0].ranked_by, any(CHOSEN in standing.mean for standing in standings)
     leading = {} if ranked_by in [key for key, *_ in COLUMNS] else {ranked_by: _heading(ranked_by)}
     leading |= {CHOSEN: "chosen\nround"} if chosen else {}
-    shown = [column for column in COLUMNS if column[0] != RAND or several]
-    return [*_titled(leading), *shown]
+    left_out = {*(() if several else (RAND,)), *(COSTS if chosen else ())}
+    return [*_titled(leading), *(column for column in COLUMNS if column[0] not in left_out)]
 
 
 def _heading(key: str) -> str:
@@ -217,9 +218,12 @@ def _heading(key: str) -> str:
     return f"validation\n{name}" if key.startswith(VALIDATION) else f"{scope}\n{name}"
 
 
-def class_columns(standings: Sequence[Standing]) -> list[Column]:
-    """What the labels of test samples tell beyond accuracy, as far as they were told."""
-    return [column for column in OF_CLASSES if any(column[0] in standing.mean for standing in standings)]
+def more_columns(standings: Sequence[Standing]) -> list[Column]:
+    """What the labels of test samples tell beyond accuracy, as far as they were told; and what is sent, where
+    a terminal has no room for it beside validation samples."""
+    told = {key for standing in standings for key in standing.mean}
+    costs = [column for column in COLUMNS if column[0] in COSTS and CHOSEN in told]
+    return [*(column for column in OF_CLASSES if column[0] in told), *costs]
 
 
 def recalls(standing: Standing) -> dict[str, float]:
