@@ -80,7 +80,7 @@ COLUMNS = _titled(
         "bytes_down": "MB\ndown",
     }
 )
-COSTS = ("bytes_up", "bytes_down")
+ASIDE = (RAND, "bytes_up", "bytes_down")  # where a terminal has no room for all
 OF_CLASSES = _titled(
     {
         "global.balanced_accuracy": "balanced\naccuracy",
@@ -204,12 +204,18 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
 
 def columns(standings: Sequence[Standing]) -> list[Column]:
     """Those that tell something: how well groups are found only where some are known and some were found."""
-    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
     ranked_by, chosen = standings[0].ranked_by, any(CHOSEN in standing.mean for standing in standings)
     leading = {} if ranked_by in [key for key, *_ in COLUMNS] else {ranked_by: _heading(ranked_by)}
     leading |= {CHOSEN: "chosen\nround"} if chosen else {}
-    left_out = {*(() if several else (RAND,)), *(COSTS if chosen else ())}
-    return [*_titled(leading), *(column for column in COLUMNS if column[0] not in left_out)]
+    return [
+        *_titled(leading),
+        *(column for column in _known(standings) if not (chosen and column[0] in ASIDE)),
+    ]
+
+
+def _known(standings: Sequence[Standing]) -> list[Column]:
+    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
+    return [column for column in COLUMNS if column[0] != RAND or several]
 
 
 def _heading(key: str) -> str:
@@ -219,11 +225,11 @@ def _heading(key: str) -> str:
 
 
 def more_columns(standings: Sequence[Standing]) -> list[Column]:
-    """What the labels of test samples tell beyond accuracy, as far as they were told; and what is sent, where
-    a terminal has no room for it beside validation samples."""
+    """What the labels of test samples tell beyond accuracy, as far as they were told; and what gave way to
+    the numbers of validation samples."""
     told = {key for standing in standings for key in standing.mean}
-    costs = [column for column in COLUMNS if column[0] in COSTS and CHOSEN in told]
-    return [*(column for column in OF_CLASSES if column[0] in told), *costs]
+    aside = [column for column in _known(standings) if column[0] in ASIDE and CHOSEN in told]
+    return [*(column for column in OF_CLASSES if column[0] in told), *aside]
 
 
 def recalls(standing: Standing) -> dict[str, float]:
