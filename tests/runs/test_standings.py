@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedcohort.cli.tables import leaderboard, more_table
+from fedcohort.cli.tables import class_table, leaderboard
 from fedcohort.runs.evaluation import Evaluation, Metric
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.standings import BASELINE, Outcome, baseline, lowest_recall, nature, rank, spelled
+from fedcohort.runs.standings import (
+    BASELINE,
+    Outcome,
+    aside_columns,
+    baseline,
+    lowest_recall,
+    nature,
+    rank,
+    spelled,
+)
 from fedcohort.util.errors import UserError
 
 ACCURACY, BALANCED, LOSS = "global.accuracy", "global.balanced_accuracy", "global.loss"
@@ -67,12 +76,12 @@ def recognised(**recall: float) -> Outcome:
 
 
 def test_classes_have_a_table_of_their_own() -> None:
-    text = shown(more_table(rank([recognised(ill=0.25, well=1.0)])))
+    text = shown(class_table(rank([recognised(ill=0.25, well=1.0)])))
     assert text.rstrip().split("\n")[-1].split() == ["fedavg", "40.0%", "0.654", "25%", "100%"]
     assert "ill" in text
     many = {f"class{number}": number / 20 for number in range(1, 20)} | {"nobody": math.nan}
-    assert "5% of class1\n" in shown(more_table(rank([recognised(**many)])))
-    assert more_table(rank([Outcome("fedavg", 0, Path(), {ACCURACY: 0.5})])) is None
+    assert "5% of class1\n" in shown(class_table(rank([recognised(**many)])))
+    assert class_table(rank([Outcome("fedavg", 0, Path(), {ACCURACY: 0.5})])) is None
     assert lowest_recall(rank([recognised(nobody=math.nan)])[0]) == "–"
 
 
@@ -103,12 +112,12 @@ def test_what_validation_samples_chose_fits_a_terminal() -> None:
         for name in ("fedavg", "fedgwc(tolerance=0.0001)")
         for seed in (0, 1)
     ]
-    for table in (leaderboard(rank(runs), 100), more_table(rank(runs))):
+    for table in (leaderboard(rank(runs), 100), class_table(rank(runs))):
         text = shown(table)
         assert "…" not in text
         assert "fedavg" in text
-    assert "Rand" in text
-    assert "90% of ill" in text.replace("91", "90")
+    assert "ill  well" in text
+    assert [key for key, *_ in aside_columns(rank(runs))] == ["rand", "bytes_up", "bytes_down"]
 
 
 def test_a_metric_must_be_possible() -> None:

@@ -19,12 +19,13 @@ from fedcohort.runs.standings import (
     BASELINE,
     Column,
     Standing,
+    aside_columns,
     baseline,
     cell,
+    class_columns,
     columns,
     how_ranked,
     lowest_recall,
-    more_columns,
     recalls,
     remarks,
     rounds_cells,
@@ -32,7 +33,7 @@ from fedcohort.runs.standings import (
     verdict,
 )
 
-TERMINAL, LEAST, WIDTH = 80, 15, 9  # characters: of a line, for a method, and for another column at most
+ROOM = 28  # characters of a terminal for the recall of every class
 
 messages = PlainConsole(stderr=True, highlight=False)  # everything that is not a result
 results = PlainConsole(highlight=False)
@@ -46,8 +47,10 @@ def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequenc
     asked = told.get("rounds", rounds)
     results.print(verdict(standings), style="bold", markup=False)
     results.print(leaderboard(standings, asked if isinstance(asked, int) else rounds))
-    if (classes := more_table(standings)) is not None:
+    if (classes := class_table(standings)) is not None:
         results.print(classes)
+    if aside := aside_columns(standings):
+        results.print(_scores("Beside these", standings, aside, False))
     if (summary := rounds_table(standings)) is not None:
         results.print(summary)
     results.print(how_ranked(standings[0].ranked_by), markup=False)
@@ -70,23 +73,21 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     return table
 
 
-def more_table(standings: Sequence[Standing]) -> Table | None:
+def class_table(standings: Sequence[Standing]) -> Table | None:
     """What accuracy does not tell, without deviations; how many of each class are recognised or, where there
     is no room for all, of the one recognised worst."""
-    shown, known = more_columns(standings), [recalls(standing) for standing in standings]
+    shown, known = class_columns(standings), [recalls(standing) for standing in standings]
     if not shown:
         return None
     seeds = max(len(standing.seeds) for standing in standings)
-    title = f"Beside accuracy (means of {seeds} seeds)" if seeds > 1 else "Beside accuracy (one seed)"
+    title = f"By class (means of {seeds} seeds)" if seeds > 1 else "By class (one seed)"
     names = [name for name in known[0] if all(name in own for own in known)]
-    if not names:
-        return _scores(title, standings, shown, False)
-    if sum(max(len(name), 4) + 1 for name in names) > TERMINAL - LEAST - WIDTH * len(shown):
+    if sum(max(len(name), 4) + 1 for name in names) > ROOM:
         return _scores(
             title, standings, shown, False, {"lowest\nrecall": list(map(lowest_recall, standings))}
         )
     recognised = {name: [cell(own[name], 0.0, "whole percent", False) for own in known] for name in names}
-    return _scores(f"{title}; on the right the recall of each class", standings, shown, False, recognised)
+    return _scores(f"{title}; on the right the recall of each", standings, shown, False, recognised)
 
 
 def _scores(
@@ -100,7 +101,7 @@ def _scores(
     ``more`` are columns of words."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)
-    table.add_column("method", overflow="fold", min_width=LEAST - 1, max_width=40)
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
     best = {}
     for key, title, more_is_better, _ in shown:
         table.add_column(Text(title), justify="right", no_wrap=True)
@@ -131,7 +132,7 @@ def rounds_table(standings: Sequence[Standing]) -> Table | None:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    table.add_column("method", overflow="fold", min_width=LEAST - 1, max_width=40)
+    table.add_column("method", overflow="fold", min_width=14, max_width=40)
     for title in wanted.values():
         table.add_column(title, justify="right")
     for standing in standings:

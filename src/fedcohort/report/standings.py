@@ -15,11 +15,12 @@ from fedcohort.runs.standings import (
     SCOPES,
     UNKNOWN,
     Standing,
+    aside_columns,
     baseline,
     cell,
+    class_columns,
     columns,
     how_ranked,
-    more_columns,
     nature,
     rank,
     recalls,
@@ -95,7 +96,7 @@ def leaderboard_card(evidence: Evidence) -> Card:
     standings, references = standings_of(evidence), evidence.references
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
-    told = [*columns(standings), *more_columns(standings)]
+    told = [*columns(standings), *class_columns(standings), *aside_columns(standings)]
     heads = ["method", ">seeds", *(">" + title.strip().replace("\n", " ") for _, title, _, _ in told)]
     if tests:
         scale = "points" if _in_points(standings[0]) else "how far"

@@ -224,12 +224,14 @@ def _heading(key: str) -> str:
     return f"validation\n{name}" if key.startswith(VALIDATION) else f"{scope}\n{name}"
 
 
-def more_columns(standings: Sequence[Standing]) -> list[Column]:
-    """What the labels of test samples tell beyond accuracy, as far as they were told; and what gave way to
-    the numbers of validation samples."""
-    told = {key for standing in standings for key in standing.mean}
-    aside = [column for column in _known(standings) if column[0] in ASIDE and CHOSEN in told]
-    return [*(column for column in OF_CLASSES if column[0] in told), *aside]
+def class_columns(standings: Sequence[Standing]) -> list[Column]:
+    """What the labels of test samples tell beyond accuracy, as far as they were told."""
+    return [column for column in OF_CLASSES if any(column[0] in standing.mean for standing in standings)]
+
+
+def aside_columns(standings: Sequence[Standing]) -> list[Column]:
+    """Those that gave way to numbers of validation samples."""
+    return [column for column in _known(standings) if column not in columns(standings)]
 
 
 def recalls(standing: Standing) -> dict[str, float]:
