@@ -29,12 +29,13 @@ CLIENTS, COHORT, ROUNDS = 10, 4, 8
 
 @dataclass(frozen=True)
 class Budgeted(Task):
-    """A task in which every client has its own number of steps."""
+    """A task in which every client may have its own number of steps."""
 
-    client_steps: tuple[int, ...] = ()
+    client_steps: tuple[int, ...] = ()  # none: all have the same
 
     def budget(self, client: int, number: int) -> Local:
-        return replace(super().budget(client, number), steps=self.client_steps[client])
+        budget = super().budget(client, number)
+        return replace(budget, steps=self.client_steps[client]) if self.client_steps else budget
 
 
 class Scripted(ReferenceEngine):
@@ -104,12 +105,13 @@ def play(method: str, problem: Training) -> np.ndarray:
 def task_of(problem: Training, network: Callable[[], nn.Module], held_out: float = 0, **local: Any) -> Task:
     """The problem with a network; clients hold out the last part of their examples for validation."""
     rows = [np.flatnonzero(problem.owner == client) for client in range(problem.clients)]
+    steps = tuple(problem.steps.tolist())
     return Budgeted(
         federation_of(torch.from_numpy(problem.x), torch.from_numpy(problem.y), rows, held_out),
         Flat(network),
-        replace(Local(lr=LR, batch=len(problem.y)), **local),
+        replace(Local(lr=LR, steps=steps[0], batch=len(problem.y)), **local),
         cohort=problem.cohorts.shape[1],
-        client_steps=tuple(problem.steps.tolist()),
+        client_steps=steps if len(set(steps)) > 1 else (),
     )
 
 

@@ -67,7 +67,10 @@ class Reason:
 
 def place(folder: Path, file: str, fragment: str) -> str:
     """``file:line`` of the one line of a file in this folder that holds the fragment."""
-    lines = (folder / file).read_text().splitlines()
+    try:
+        lines = (folder / file).read_text().splitlines()
+    except OSError as error:
+        raise RunError(f"{folder / file} cannot be read: {error.strerror}") from None
     hits = [number for number, line in enumerate(lines, 1) if fragment in line]
     if len(hits) != 1:
         raise RunError(f"{file} holds {fragment!r} in {len(hits)} lines: revise the reason")

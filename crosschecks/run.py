@@ -50,6 +50,9 @@ def main() -> int:
         except RunError as error:
             print(f"{check.TITLE}: {error}", file=sys.stderr)
             return 1
+        if check.TITLE in known and all(row.skipped for row in rows):
+            print(f"{check.TITLE}: nothing compared, the page stays\n{table(rows)}", flush=True)
+            continue
         used = ", ".join(f"{name} {number}" for name, number in versions.items()) or "nothing"
         known[check.TITLE] = f"## {check.TITLE}\n\n{check.ABOUT}\n\nCompared with {used}.\n\n{table(rows)}\n"
         print(known[check.TITLE], flush=True)

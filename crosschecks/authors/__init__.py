@@ -10,12 +10,12 @@ from crosschecks.authors.clone import FOLDER, Clone
 from crosschecks.rows import Row
 
 TITLE = "Whole methods: the authors' code"
-ABOUT = """Each method beside what its authors published. Theirs is computed by their own functions, in a clone
-that stays as it is; what had to be put around them says `crosschecks/authors/`. Where nothing else is said, the
-ten clients of the training above take part in every round, the models of all groups or clients are compared
-after each, and clients of other kinds have other labels for the same digits. FedGWC and FeSEM are given losses
-and models from a script. Where code draws at random, both are given the same draws, and groups have the same
-numbers. *Mended* undoes the mistake that is named below, and nothing else."""
+ABOUT = """Each method beside what its authors published. Theirs is computed by their own functions, in a
+clone that stays as it is; what had to be put around them says `crosschecks/authors/`. Where nothing else is
+said, the ten clients of the training above take part in every round, the models of all groups or clients are
+compared after each, and clients of other kinds have other labels for the same digits. FedGWC and FeSEM are
+given losses and models from a script. Where code draws at random, both are given the same draws, and groups
+have the same numbers. *Mended* undoes the mistake that is named below, and nothing else."""
 
 METHODS = {
     "FedGWC": "fedgwc",

@@ -39,7 +39,9 @@ BRANCH = "args.alg == 'fedconcat'"
 def theirs(problem: Arrays, clone: Path) -> Arrays:
     pretend("datasets", "torchvision", "torchvision.transforms", "torchvision.utils")
     import experiments
+    import kmeanslimited
 
+    kmeanslimited.KMeans = TenStarts
     first, top, noise, shares = (problem.pop(key) for key in ("first", "top", "noise", "shares"))
     given = Training(**problem)
     networks = parts(torch.from_numpy(first), torch.from_numpy(top))
@@ -136,15 +138,15 @@ def rows(clone: Clone) -> list[Row]:
     part, shares = FedConcat(groups=GROUPS, rounds=BELOW), random.dirichlet(np.full(10, 0.3), 40)
     profile = task.profile(Method.of(part))
     noise = torch.rand(part.noise, 64, generator=generator(profile.seed, "noise"))
-    first, top = task.model.init(task.seed).params, merged_model(task, GROUPS).init(task.seed).params
-    given = {"first": first, "top": top, "noise": noise}
-    arrays = {name: tensor.numpy() for name, tensor in given.items()}
-    answer = clone.ask({**vars(problem), **arrays, "shares": shares})
+    begin, above = task.model.init(task.seed).params, merged_model(task, GROUPS).init(task.seed).params
+    first, top = begin.numpy(), above.numpy()
+    given = {"first": first, "top": top, "noise": noise.numpy(), "shares": shares}
+    answer = clone.ask({**vars(problem), **given})
 
     call = f"`fedconcat(groups={GROUPS}, rounds={BELOW})`"
     run = states(call.strip("`"), problem, task)
-    (below,), (above,) = all_models(run[BELOW : BELOW + 1]), first_models(run[-1:])
-    inferred = part.infer(first[None], torch.zeros(1, 0), profile)[0]
+    (below,), (whole,) = all_models(run[BELOW : BELOW + 1]), first_models(run[-1:])
+    inferred = part.infer(begin[None], torch.zeros(1, 0), profile)[0]
     capped = FedConcat(groups=GROUPS, capacity=CAPACITY).cluster(shares, task.seed)
     live = clone.reason(
         "On a CPU, the groups' first models are not copies but the weights of the first client's networks, "
@@ -165,7 +167,7 @@ def rows(clone: Clone) -> list[Row]:
             "FedConcat, groups' models", (call, below), ("program", answer["program below"]), live, first
         ),
         compared("FedConcat, groups' models", (call, below), ("mended", answer["mended below"]), since=first),
-        compared("FedConcat, layer on top", (call, above), ("mended", answer["mended above"]), since=top),
+        compared("FedConcat, layer on top", (call, whole), ("mended", answer["mended above"]), since=top),
         compared(
             "FedConcat-ID, labels", ("`fedconcat(inferred=True)`", inferred), ("-id", answer["inferred"])
         ),
