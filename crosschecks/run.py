@@ -7,6 +7,8 @@ things differ that should not, or agree although a reason is on record why they 
 import argparse
 import sys
 
+import torch
+
 from benchmarks.runners import ROOT, RunError
 from crosschecks import authors, clustering, server_steps, skew, training_fedlab, training_pfl
 from crosschecks.rows import APART, TOLERANCE, table
@@ -44,6 +46,7 @@ def main() -> int:
     if unknown := [check.TITLE for check in CHECKS if check not in chosen and check.TITLE not in known]:
         print(f"the page says nothing of {', '.join(unknown)} yet: run all", file=sys.stderr)
         return 2
+    torch.set_num_threads(1)  # more only get in each other's way: networks are small
     for check in chosen:
         try:
             rows, versions = check.run()
