@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-TABS = ["served", "methods", "clients", "skew", "sent", "origin"]
+TABS = ["summary", "methods", "served", "clients", "skew", "sent", "origin"]
 COUNT_POINTS = """() => [...document.querySelectorAll("section:not([hidden]) article:not([hidden]) .chart")]
   .map(chart => chart._fullData.filter(trace => trace.visible)
     .map(trace => (trace.z || trace.x || trace.y || trace.ids).length).reduce((a, b) => a + b, 0))"""

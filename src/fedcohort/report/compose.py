@@ -14,11 +14,12 @@ from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
 from fedcohort.report.served import served_cards
 from fedcohort.report.standings import leaderboard_card, recall_card, rounds_card, standings_of
+from fedcohort.report.summary import summary_cards
 
 
 def runs_page(evidence: Evidence) -> Page:
-    """The report of one or several runs, the least served clients first; under several conditions, each part
-    of the page is about one of them, except for the overview."""
+    """The report of one or several runs: what they come to, then methods, then clients; under several
+    conditions, each part of the page is about one of them, except for the overview."""
     parts = evidence.parts
     runs = [run for part in parts for run in _best_first(part)]
     methods = [(title, title) for title in dict.fromkeys(run.title for run in runs)]
@@ -45,8 +46,9 @@ def runs_page(evidence: Evidence) -> Page:
         return each(lambda part: (card for run in _best_first(part) for card in make(part, run)))
 
     found = (
-        Tab("served", "Who is served", of_runs(served_cards), one_run),
+        Tab("summary", "In short", each(summary_cards), conditions),
         Tab("methods", "Methods", [*overview_cards(evidence), *each(_methods)], compared),
+        Tab("served", "Who is served", of_runs(served_cards), one_run),
         Tab("clients", "Clients", of_runs(client_cards), one_run),
         Tab("skew", "Label skew", each(_skew), (*conditions, by_seed)),
         Tab("happened", "What happened", each(happened_cards), one_run),
