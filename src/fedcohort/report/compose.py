@@ -16,6 +16,8 @@ from fedcohort.report.served import served_cards
 from fedcohort.report.standings import leaderboard_card, recall_card, rounds_card, standings_of
 from fedcohort.report.summary import summary_cards
 
+HELD = "as clients hold it"  # in a deployment, whatever the experiment would deal
+
 
 def runs_page(evidence: Evidence) -> Page:
     """The report of one or several runs: what they come to, then methods, then clients; under several
@@ -93,6 +95,7 @@ def _name(evidence: Evidence) -> str:
 def _subtitle(evidence: Evidence) -> str:
     methods, seeds = len(evidence.titles), len(evidence.seeds)
     asked = [run.asked for run in evidence.runs]
+    dealt = [HELD if run.about.elsewhere else run.asked.partition for run in evidence.runs]
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",
@@ -100,7 +103,7 @@ def _subtitle(evidence: Evidence) -> str:
         f"{_each(f'{evidence.clients_of(run):,}' for run in evidence.runs)} clients",
         f"{_each(f'{each.rounds:,}' for each in asked)} rounds",
         f"data: {_each(each.source for each in asked)}",
-        f"partition: {_each(each.partition for each in asked)}",
+        f"partition: {_each(dealt)}",
         f"model: {_each(each.model for each in asked)}",
     ]
     waiting = sum(not run.complete for run in evidence.runs)
