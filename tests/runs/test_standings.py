@@ -9,7 +9,16 @@ from rich.console import Console
 from fedcohort.cli.tables import class_table, leaderboard
 from fedcohort.runs.evaluation import Evaluation, Metric
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.standings import BASELINE, Outcome, baseline, lowest_recall, nature, rank, spelled
+from fedcohort.runs.standings import (
+    BASELINE,
+    Outcome,
+    aside_columns,
+    baseline,
+    lowest_recall,
+    nature,
+    rank,
+    spelled,
+)
 from fedcohort.util.errors import UserError
 
 ACCURACY, BALANCED, LOSS = "global.accuracy", "global.balanced_accuracy", "global.loss"
@@ -81,6 +90,34 @@ def shown(table: object) -> str:
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+
+
+def test_what_validation_samples_chose_fits_a_terminal() -> None:
+    """The widest there is: groups that are known, several seeds, two classes."""
+    own = {ACCURACY: 0.93, "personal.accuracy": 0.93, "ad": 0.07, "groups": 6.0, "rand": 0.9, BALANCED: 0.9}
+    own |= {"bytes_up": 1e7, "bytes_down": 1e9, "global.macro_f1": 0.9, "global.auroc": 0.9}
+    own |= {"global.average_precision": 0.9, "global.accuracy[ill]": 0.9, "global.accuracy[well]": 0.9}
+    ranked_by = f"validation.{ACCURACY}"
+    own |= {ranked_by: 0.9, "chosen_round": 85.0, "global.majority": 0.6}
+    runs = [
+        Outcome(
+            name,
+            seed,
+            Path(),
+            {key: value * (1 + seed / 50) for key, value in own.items()},
+            "",
+            {},
+            ranked_by,
+        )
+        for name in ("fedavg", "fedgwc(tolerance=0.0001)")
+        for seed in (0, 1)
+    ]
+    for table in (leaderboard(rank(runs), 100), class_table(rank(runs))):
+        text = shown(table)
+        assert "…" not in text
+        assert "fedavg" in text
+    assert "ill  well" in text
+    assert [key for key, *_ in aside_columns(rank(runs))] == ["rand", "bytes_up", "bytes_down"]
 
 
 def test_a_metric_must_be_possible() -> None:

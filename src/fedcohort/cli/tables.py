@@ -19,6 +19,7 @@ from fedcohort.runs.standings import (
     BASELINE,
     Column,
     Standing,
+    aside_columns,
     baseline,
     cell,
     class_columns,
@@ -48,6 +49,8 @@ def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequenc
     results.print(leaderboard(standings, asked if isinstance(asked, int) else rounds))
     if (classes := class_table(standings)) is not None:
         results.print(classes)
+    if aside := aside_columns(standings):
+        results.print(_scores("Beside these", standings, aside, False))
     if (summary := rounds_table(standings)) is not None:
         results.print(summary)
     results.print(how_ranked(standings[0].ranked_by), markup=False)

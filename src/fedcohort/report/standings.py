@@ -15,6 +15,7 @@ from fedcohort.runs.standings import (
     SCOPES,
     UNKNOWN,
     Standing,
+    aside_columns,
     baseline,
     cell,
     class_columns,
@@ -96,7 +97,7 @@ def leaderboard_card(evidence: Evidence) -> Card:
     standings = standings_of(evidence)
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
-    told = [*columns(standings), *class_columns(standings)]
+    told = [*columns(standings), *class_columns(standings), *aside_columns(standings)]
     heads = ["method", ">seeds", *(">" + title.strip().replace("\n", " ") for _, title, _, _ in told)]
     if tests:
         scale = "points" if _in_points(standings[0]) else "how far"

@@ -80,6 +80,7 @@ COLUMNS = _titled(
         "bytes_down": "MB\ndown",
     }
 )
+ASIDE = (RAND, "bytes_up", "bytes_down")  # where a terminal has no room for all
 OF_CLASSES = _titled(
     {
         "global.balanced_accuracy": "balanced\naccuracy",
@@ -203,12 +204,18 @@ def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
 
 def columns(standings: Sequence[Standing]) -> list[Column]:
     """Those that tell something: how well groups are found only where some are known and some were found."""
-    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
     ranked_by, chosen = standings[0].ranked_by, any(CHOSEN in standing.mean for standing in standings)
     leading = {} if ranked_by in [key for key, *_ in COLUMNS] else {ranked_by: _heading(ranked_by)}
     leading |= {CHOSEN: "chosen\nround"} if chosen else {}
-    shown = [column for column in COLUMNS if column[0] != RAND or several]
-    return [*_titled(leading), *shown]
+    return [
+        *_titled(leading),
+        *(column for column in _known(standings) if not (chosen and column[0] in ASIDE)),
+    ]
+
+
+def _known(standings: Sequence[Standing]) -> list[Column]:
+    several = any(standing.mean.get("groups", 1) > 1 and RAND in standing.mean for standing in standings)
+    return [column for column in COLUMNS if column[0] != RAND or several]
 
 
 def _heading(key: str) -> str:
@@ -220,6 +227,11 @@ def _heading(key: str) -> str:
 def class_columns(standings: Sequence[Standing]) -> list[Column]:
     """What the labels of test samples tell beyond accuracy, as far as they were told."""
     return [column for column in OF_CLASSES if any(column[0] in standing.mean for standing in standings)]
+
+
+def aside_columns(standings: Sequence[Standing]) -> list[Column]:
+    """Those that gave way to numbers of validation samples."""
+    return [column for column in _known(standings) if column not in columns(standings)]
 
 
 def recalls(standing: Standing) -> dict[str, float]:
