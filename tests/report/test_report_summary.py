@@ -87,7 +87,7 @@ def test_who_still_gains_is_to_train_longer() -> None:
     for values, told in ((flat, False), (rising, True)):
         run = a_run(curves={"global.accuracy": (np.arange(10.0), values)})
         found = [each.text for each in Summary(evidence_of(run)).actions()]
-        assert ("Train longer: fedavg still gained 5.0% at its end." in found) is told
+        assert ("Train longer: fedavg still gained 5.0 points at its end." in found) is told
 
 
 def test_clients_that_are_badly_served_are_looked_at_first() -> None:

@@ -182,7 +182,7 @@ class Summary:
             yield Led("", "Add local_only: only beside it one sees whether clients gain by sharing.")
         if (gained := self._rising()) >= RISING:
             more = self._again(f"--set rounds={2 * runs[0].asked.rounds}")
-            yield Led("", f"Train longer: {self.best.method} still gained {gained:.1%} at its end.", more)
+            yield Led("", f"Train longer: {self.best.method} still gained {100 * gained:.1f} points at its end.", more)
         bad = [len(Service(self.evidence, run).bad) for run in runs]
         if any(bad):
             most = f"{'up to ' * (min(bad) < max(bad))}{max(bad)} of {len(runs[0].clients)}"
@@ -267,7 +267,7 @@ def _picture(summary: Summary) -> Card:
         [summary.interval(each) or (value, value) for each, value in zip(shown, values, strict=True)]
     )
     constant = baseline(standings).get(key)
-    percent = {"tickformat": ".0%"} if _is_share(key) else {}
+    percent = {"tickformat": ".0%", "rangemode": "tozero"} if _is_share(key) else {}
     dots = go.Scatter(
         x=values,
         y=names,
