@@ -12,18 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fedcohort.data.splitting import SplitPlan
 from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.longer import adopt
-from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.recorder import run_name
 from fedcohort.runs.search import LR, Search
+from fedcohort.runs.standings import nature
 from fedcohort.runs.stored import TABLE, read_table
 from fedcohort.runs.sweep import Point, with_settings
 
 HELD_OUT = 0.2  # of the training rows, on which settings are judged
 THIRD = 3  # of as many trials, one goes on
 LOOKS = 12  # evaluations of a trial that goes to the end
+NONE = -1e9  # the score of what is no number
 AT_A_TIME = 9  # trials of a method, where time is what ends the search
 
 
@@ -137,13 +139,22 @@ class Tuning:
         adopt(self.home, [(job.directory, job.table) for job in todo.values()])
         carry_out(Plan(self.experiment, self.home, tuple(todo.values())), watcher)
         for trial in trials:
-            told = [_accuracy(job.directory, rounds) for own, job in runs if own is trial]
+            metric = self.experiment.evaluation.metric
+            told = [_score(job.directory, rounds, metric) for own, job in runs if own is trial]
             trial.scores[rounds] = sum(told) / len(told)
 
     def _where(self, trial: Trial, seed: int, rounds: int) -> Job:
         """The run that takes a trial to so many rounds; if it was there once, the one that went beyond."""
         jobs = [self._job(trial, seed, count) for count in self.rungs if count >= rounds]
         return next((job for job in jobs[1:] if job.directory.exists()), jobs[0])
+
+    def _split(self, alone: Experiment) -> SplitPlan:
+        """What is held out stands for the test rows; nobody chooses a round here, so validation rows are held
+        out only for a method that needs some."""
+        needed = any("validation" in method.uses for method in self.experiment.methods)
+        chooses = alone.evaluation.on == "validation" and not needed
+        validation = 0.0 if chooses else alone.split.validation
+        return replace(alone.split, tuning=HELD_OUT, validation=validation)
 
     def _job(self, trial: Trial, seed: int, rounds: int) -> Job:
         method = self.experiment.methods[trial.method]
@@ -155,17 +166,17 @@ class Tuning:
             rounds=rounds,
             methods=(tried,),
             local=replace(alone.local, lr=lr),
-            split=replace(alone.split, tuning=HELD_OUT),
-            evaluation=replace(alone.evaluation, every=self.every, adapted=False),
+            split=self._split(alone),
+            evaluation=replace(alone.evaluation, every=self.every, adapted=False, on="test", patience=None),
             trackers=(),
         )
         return Job(asked, tried, seed, self.home / run_name(asked.table(tried, seed)), f"{LR}={lr:g}")
 
 
-def _accuracy(directory: Path, rounds: int) -> float:
-    """Of a run on what was held out, over the second half of so many rounds; less than any where it is no
-    number."""
+def _score(directory: Path, rounds: int, metric: str) -> float:
+    """Of a run on what was held out, over the second half of so many rounds, more being better; less than any
+    where it is no number."""
     rows = read_table(directory / TABLE)
-    late = [row.value for row in rows if row.key == ACCURACY and rounds / 2 < row.round <= rounds]
-    mean = sum(late) / len(late)
-    return -1.0 if math.isnan(mean) else mean
+    late = [row.value for row in rows if row.key == metric and rounds / 2 < row.round <= rounds]
+    mean = sum(late) / len(late) * (1 if nature(metric)[0] else -1)
+    return mean if math.isfinite(mean) else NONE
