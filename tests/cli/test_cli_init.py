@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.cli.new_experiment import text_width
 from fedcohort.runs.experiment import Experiment
 from support.cli_calls import Answer, Cli, contents
 
@@ -23,6 +22,12 @@ def patients(rows: int = 120, sites: int = 3) -> str:
         line = ",".join(map(str, (*cells, "positive" if ill else "negative", f"h{n % sites}", int(ill))))
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def skewed(sites: int) -> str:
+    """Of each site's patients another share is ill."""
+    lines = [f"{n % 7}.5,h{site},{int(n < site % 21)}" for site in range(sites) for n in range(20)]
+    return "\n".join(["dose,hospital,outcome", *lines])
 
 
 @pytest.fixture
@@ -63,13 +68,13 @@ def test_what_is_said_and_written(table: Path, cli: Cli) -> None:
     assert "fedcohort run experiment.toml" in answer.out
     assert max(map(len, answer.out.splitlines())) <= 80
     asked = {"source": "table", "path": "patients.csv", "label": "outcome", "client": "hospital"}
-    assert file["data"] == {**asked, "exclude": ["patient", "result"], "missing": "mean"}
-    assert '# categorical = ["stage"]' in Path("experiment.toml").read_text()
+    assert file["data"] == {**asked, "exclude": ["patient", "result"], "categorical": [], "missing": "mean"}
+    assert "# perhaps codes, not amounts: stage" in Path("experiment.toml").read_text()
     assert file["cohort"] == 1.0
     assert file["split"] == {"test": 0.2, "validation": 0.2}
     assert file["model"] == {"name": "logistic"}
-    assert file["method"][:3] == ["fedavg", "local_only", "centralised"]
-    assert len(file["method"]) > 3
+    assert file["method"] == ["fedavg", "local_only", "centralised"]
+    assert "Train one model with plain fedavg" in answer.out
 
 
 def test_the_file_runs_as_it_is(table: Path, cli: Cli) -> None:
@@ -87,18 +92,25 @@ def test_nothing_is_overwritten(table: Path, here: Path, cli: Cli) -> None:
 
 
 def test_what_the_owner_says_has_the_last_word(table: Path, cli: Cli) -> None:
-    _, file = written(cli, *ASKED, "--feature", "patient", "--exclude", "age")
-    assert file["data"]["exclude"] == ["age", "result"]
+    _, file = written(cli, *ASKED, "--feature", "patient", "--set", "local.lr=0.5", "--set", "model=mlp")
+    assert file["data"]["exclude"] == ["result"]
+    assert (file["local"], file["model"]) == ({"lr": 0.5}, "mlp")
+    _, file = written(cli, *ASKED, "--set", 'data.exclude=["age"]', out="b.toml")
+    assert file["data"]["exclude"] == ["age"]
     assert "missing" not in file["data"]
+    answer, file = written(cli, *ASKED, "--set", 'data.categorical=["patient"]', out="c.toml")
+    assert file["data"]["exclude"] == ["result"]
+    assert "categories   as you said" in answer.out
+    _, file = written(cli, *ASKED, "--set", 'method=[{name="fedprox", mu=0.5}]', out="d.toml")
+    assert file["method"] == [{"name": "fedprox", "mu": 0.5}]
 
 
 def test_not_everybody_trains_where_there_are_many(here: Path, cli: Cli) -> None:
     for sites, share in ((49, 1.0), (50, 0.2)):
-        (here / "patients.csv").write_text(patients(2000, sites))
-        _, file = written(cli, *ASKED, out=f"{sites}.toml")
+        (here / f"{sites}.csv").write_text(skewed(sites))
+        _, file = written(cli, f"{sites}.csv", *ASKED[1:], out=f"{sites}.toml")
         assert file["cohort"] == share
-        selectors = {method.selector.name for method in Experiment.read(f"{sites}.toml").methods}
-        assert share < 1 or selectors == {"uniform"}  # there is nobody to choose
+        assert ({"fedentopt", "fedlecc"} <= {*file["method"]}) == (share < 1)  # else nobody is to be chosen
 
 
 def test_more_rows_take_a_larger_network(here: Path, cli: Cli) -> None:
@@ -113,10 +125,9 @@ def test_small_clients_are_left_out_and_told(here: Path, cli: Cli) -> None:
     assert "1 clients with fewer than 10 rows are left out" in answer.out
     assert "120 of 121" in answer.out
     assert file["partition"] == {"name": "natural", "min_samples": 10}
-    (here / "patients.csv").write_text("\n".join(text.splitlines()[:10]))
-    assert "no client has 10 rows ('hospital' has 3 values in 9 rows)" in refused(
-        cli, here, *ASKED, "-o", "b"
-    )
+    (here / "patients.csv").write_text("\n".join(text.splitlines()[:13]))
+    error = refused(cli, here, *ASKED, "-o", "b")
+    assert "no client has 10 rows ('hospital' has 3 values in 12 rows)" in error
 
 
 def test_rows_without_label_or_client_are_left_out_and_told(here: Path, cli: Cli) -> None:
@@ -129,25 +140,18 @@ def test_rows_without_label_or_client_are_left_out_and_told(here: Path, cli: Cli
 
 def test_an_amount_becomes_classes(table: Path, here: Path, cli: Cli) -> None:
     words = "patients.csv", "--client", "hospital", "--label", "dose"
-    assert "'dose' holds numbers with decimals" in refused(cli, here, *words)
-    assert "--bins 4 for 4 classes" in refused(cli, here, *words)
-    _, file = written(cli, *words, "--bins", "3")
-    assert len(file["data"]["bins"]) == 2
+    error = refused(cli, here, *words)
+    assert "'dose' holds numbers with decimals" in error
+    assert "add --set data.bins=4 for 4 classes" in error
+    _, file = written(cli, *words, "--set", "data.bins=3")
+    assert len(file["data"]["bins"]) == 2  # as clients that are elsewhere need it
     sizes = Experiment.read("experiment.toml").dataset.y.bincount().tolist()
     assert max(sizes) - min(sizes) <= 4
-    _, file = written(cli, *words, "--bins", "0.5,", out="two.toml")
-    assert file["data"]["bins"] == [0.5]
-    _, file = written(
-        cli, "patients.csv", "--client", "hospital", "--label", "outcome", "--category", out="c"
-    )
-    assert file["data"]["categorical"] == ["outcome"]
-    for bins in ("1", "51", "x", "inf,", ","):
-        assert f"--bins {bins}: write a number of classes" in refused(
-            cli, here, *words, "--bins", bins, "-o", "d"
-        )
-    assert "--bins is for numbers" in refused(
-        cli, here, "patients.csv", "--client", "hospital", "--label", "sex", "--bins", "3", "-o", "d"
-    )
+    _, file = written(cli, *words, "--set", "data.threshold=0.5", out="two.toml")
+    assert file["data"]["threshold"] == 0.5
+    error = refused(cli, here, *words[:-1], "sex", "--set", "data.bins=3", "-o", "d")
+    assert "'bins' is for numbers" in error
+    assert "data.bins" in refused(cli, here, *words, "--set", "data.bins=99", "-o", "d")
 
 
 def test_dates_texts_and_words_that_mean_nothing(here: Path, cli: Cli) -> None:
@@ -158,38 +162,16 @@ def test_dates_texts_and_words_that_mean_nothing(here: Path, cli: Cli) -> None:
         lines.append(f"{draw.randint(1, 12)}/{draw.randint(13, 28)}/2020,{note},{lab},s{n % 3},{n % 2}")
     (here / "t.csv").write_text("\n".join(lines))
     answer, file = written(cli, "t.csv", "--client", "site", "--label", "y")
-    data = {
-        "text": ["note"],
-        "text_width": 4096,
-        "dates": ["seen"],
-        "date_order": "mdy",
-        "empty": ["unknown"],
-    }
-    assert file["data"] == {
-        "source": "table",
-        "path": "t.csv",
-        "label": "y",
-        "client": "site",
-        **data,
-        "missing": "mean",
-    }
+    asked = {"source": "table", "path": "t.csv", "label": "y", "client": "site"}
+    data = {"text": ["note"], "text_width": 4096, "dates": ["seen"], "date_order": "mdy"}
+    assert file["data"] == {**asked, **data, "empty": ["unknown"], "missing": "mean"}
     assert (file["model"], file["local"]) == ({"name": "logistic"}, {"lr": 1.0})
     assert "month first" not in answer.out
-    (here / "t.csv").write_text(
-        "\n".join(lines).replace("/2020", "/20").replace("/1", "/0").replace("/2", "/0")
-    )
     lines = [lines[0], *(f"{1 + n % 9}/{1 + n % 7}/2020,{n},{n % 5}.5,s{n % 3},{n % 2}" for n in range(90))]
     (here / "t.csv").write_text("\n".join(lines))
     answer, file = written(cli, "t.csv", "--client", "site", "--label", "y", out="b.toml")
     assert "dates may have the month first" in answer.out
     assert file["data"]["date_order"] == "dmy"
-
-
-def test_texts_take_no_more_than_a_gigabyte() -> None:
-    assert text_width(8000, 1) == 4096
-    assert text_width(100_000, 1) == 512
-    assert text_width(10**9, 1) == 512
-    assert text_width(20_000, 2) == 2048
 
 
 def test_files_without_header_and_one_for_each_client(here: Path, cli: Cli) -> None:
@@ -207,8 +189,9 @@ def test_files_without_header_and_one_for_each_client(here: Path, cli: Cli) -> N
 
 def test_rows_of_nobody_are_dealt(table: Path, cli: Cli) -> None:
     deal = "dirichlet(clients=4, alpha=1.0)"
-    _, file = written(cli, "patients.csv", "--label", "outcome", "--partition", deal, "--exclude", "hospital")
-    assert file["partition"] == {"name": "dirichlet", "clients": 4, "alpha": 1.0}
+    answer, file = written(cli, "patients.csv", "--label", "outcome", "--set", f"partition={deal}")
+    assert "4: client 0" in answer.out
+    assert file["partition"] == deal
     assert "client" not in file["data"]
 
 
@@ -226,17 +209,19 @@ def test_a_table_cannot_write_lines_of_its_own(here: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("", "perhaps: fedcohort init patients.csv --client hospital --label outcome; rows that belong to nobody"),
+        ("", "perhaps: fedcohort init patients.csv --client hospital --label outcome; rows that belong"),
         ("--label sex", "perhaps: fedcohort init patients.csv --client hospital --label sex"),
         ("--client hospitl --label outcom", "2 problems: (1) the table has no column 'outcom' ('--label')"),
         ("--client outcome --label outcome", "both name 'outcome'"),
         ("--client hospital --label patient", "label 'patient' has 120 values, so it looks like an amount"),
-        ("--client hospital --label patient --category", "120 values in 120 rows, so few of each"),
-        ("--client hospital --label outcome --feature ages", "no column 'ages' ('--feature'), did you mean 'age'?"),
-        ("--client result --label sex --exclude age --exclude dose --exclude stage --exclude hospital "
-         "--exclude patient --exclude outcome", "no column is left that a model could read ('patient', unwanted"),
-        ("--label outcome --partition iid(clients=1)", "one client, and nobody to learn with"),
-        ("--label outcome --partition idd", "unknown partition 'idd', did you mean 'iid'?"),
+        ("--client hospital --label patient --set data.categorical=['patient']", "120 different values in"),
+        ("--client hospital --label outcome --feature ages", "no column 'ages' ('--feature'), did you mean"),
+        ("--client result --label sex --set data.features=['hospital'] --set data.exclude=['hospital']",
+         "no feature column besides"),
+        ("--client hospital --label outcome --set data.exclude=['patint']", "no column 'patint' ('exclude')"),
+        ("--label outcome --set partition=iid(clients=1)", "one client, and nobody to learn with"),
+        ("--label outcome --set partition=idd", "unknown partition 'idd', did you mean 'iid'?"),
+        ("--client hospital --label outcome --set rouns=3", "rouns"),
     ],
 )  # fmt: skip
 def test_mistakes(table: Path, here: Path, cli: Cli, words: str, text: str) -> None:
@@ -247,3 +232,24 @@ def test_mistakes(table: Path, here: Path, cli: Cli, words: str, text: str) -> N
 def test_an_empty_table(here: Path, cli: Cli, text: str, words: str) -> None:
     (here / "t.csv").write_text(text)
     assert words in refused(cli, here, "t.csv", "--client", "site", "--label", "y")
+
+
+def test_no_column_is_left(here: Path, cli: Cli) -> None:
+    (here / "t.csv").write_text("n,site,y\n" + "".join(f"{n},s{n % 2},{n // 2 % 2}\n" for n in range(40)))
+    error = refused(cli, here, "t.csv", "--client", "site", "--label", "y")
+    assert "no column is left that a model could read ('n', identifier: row numbers, 0 to 39)" in error
+
+
+def test_a_table_is_no_experiment_file(table: Path, cli: Cli) -> None:
+    answer = cli("run", "patients.csv")
+    assert answer.code == 2
+    assert "'fedcohort init patients.csv --client COLUMN --label COLUMN' writes one" in answer.err
+
+
+def test_diagnose_says_which_columns_look_like_client_and_label(table: Path, cli: Cli) -> None:
+    for words in ((), ("--client", "hospital")):
+        answer = cli("diagnose", "patients.csv", *words)
+        assert answer.code == 2
+        assert answer.err.count("\n") == 1
+        assert "add --client hospital --label outcome" in answer.err
+    assert "perhaps --client hospital" in cli("diagnose", "patients.csv", "--label", "outcome").err

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedcohort.data.survey import Roles, Seen, look, roles, survey
+from fedcohort.data.survey import Roles, Seen, look, order_of_dates, roles, survey
 
 ROWS = 60
 Y = np.arange(ROWS) % 2
@@ -14,11 +14,11 @@ SITE = [f"s{n % 3}" for n in range(ROWS)]
 DRAW = np.random.default_rng(0)
 
 
-def seen(cells: Sequence[object], label: Sequence[object] = Y.tolist(), name: str = "a") -> Seen:
+def seen(cells: Sequence[object], classes: Sequence[object] = Y.tolist(), name: str = "a") -> Seen:
     """A column beside a label and a client."""
-    frame = pl.DataFrame({name: cells, "y": label, "site": SITE}, strict=False)
-    codes = np.unique(label, return_inverse=True)[1] if len({*label}) < 10 else Y
-    (found,) = survey(frame, "y", "site", codes)
+    column = pl.Series(name, cells, strict=False)
+    codes = np.unique(classes, return_inverse=True)[1]
+    (found,) = survey(column.to_frame(), codes, np.array(SITE), order_of_dates([column])[0])
     return found
 
 
@@ -27,15 +27,15 @@ def seen(cells: Sequence[object], label: Sequence[object] = Y.tolist(), name: st
     [
         (DRAW.normal(size=ROWS).round(4), "numbers", "to"),  # nearly unique, but measured
         ([str(20 + n % 40) for n in range(ROWS)], "numbers", "20 to 59"),
-        ([str(n % 4) for n in range(ROWS)], "label", "tells it alone"),  # even or odd
+        ([str(n % 4) for n in range(ROWS)], "copy of the label", "tells it alone"),  # even or odd
         ([str(n // 3 % 4) for n in range(ROWS)], "numbers", "0 to 3, perhaps codes"),
         (range(ROWS), "identifier", "row numbers, 0 to 59"),
-        ([7 * n * n for n in range(ROWS)], "identifier", "nearly unique: 60 values in 60 rows"),
+        ([7 * n * n for n in range(ROWS)], "identifier", "nearly unique, 60 values"),
         ([n // 3 for n in range(ROWS)], "identifier", "row numbers of each client"),
         ([f"P{n}" for n in range(ROWS)], "identifier", "nearly unique"),
-        ([f"site {s}" for s in SITE], "identifier", "another name of the client"),
-        (["ill" if y else "well" for y in Y], "label", "tells it alone"),
-        ([y + 0.1 * n / ROWS for n, y in enumerate(Y)], "label", "tells it alone"),
+        ([f"site {s}" for s in SITE], "categories", "3: site s0"),
+        (["ill" if y else "well" for y in Y], "copy of the label", "tells it alone"),
+        ([y + 0.1 * n / ROWS for n, y in enumerate(Y)], "copy of the label", "tells it alone"),
         ([5] * ROWS, "constant", "always 5"),
         (["x"] * ROWS, "constant", "always x"),
         (["x", *[None] * (ROWS - 1)], "categories", "1: x"),  # to be empty may mean something
@@ -45,7 +45,9 @@ def seen(cells: Sequence[object], label: Sequence[object] = Y.tolist(), name: st
         ([f"no pain at all since day {n}" for n in range(ROWS)], "texts", "7 words"),
         (["x" * 300, "y"] * 30, "texts", "1 words"),
         ([f"code{n % 20}" for n in range(ROWS)], "categories", "20: code0"),
-        ([[1], [2], [3]] * 20, "names", "List"),
+        ([[1], [2], [3]] * 20, "unclear", "List"),
+        (["3,5", "4,1", "7,25"] * 20, "unclear", "commas in numbers, as in 3,5"),
+        (["31/01/2020", "01/31/2020", "02/02/2020"] * 20, "unclear", "dates of another order"),
     ],
 )
 def test_kinds(cells: Sequence[object], kind: str, what: str) -> None:
@@ -67,9 +69,8 @@ def test_a_name_makes_numbers_that_often_repeat_an_identifier() -> None:
 
 
 def test_more_words_than_can_be_categories() -> None:
-    words = pl.Series([f"w{n % 250}" for n in range(1000)])
-    assert look(words).kind == "names"
-    assert look(words).what == "250 different words"
+    found = look(pl.Series([f"w{n % 250}" for n in range(1000)]))
+    assert (found.kind, found.what) == ("unclear", "250 different words, too many for categories")
 
 
 def test_words_among_numbers_stand_for_empty_cells_if_they_are_few() -> None:
@@ -78,23 +79,25 @@ def test_words_among_numbers_stand_for_empty_cells_if_they_are_few() -> None:
     assert (found.kind, found.odd, found.empty) == ("numbers", ("unknown",), 2)
     assert found.what == "0 to 29; 'unknown' as empty"
     several = [str(n % 30) for n in range(ROWS - 5)]
-    assert seen([*several, "a", "b", "c", "d", "e"]).kind == "names"
+    assert seen([*several, "a", "b", "c", "d", "e"]).kind == "unclear"
 
 
 def test_dates_of_which_nobody_knows_the_order() -> None:
-    both = seen(["03/04/2020", "05/06/2021"] * 30)
-    assert (both.kind, both.order, both.doubtful) == ("dates", "dmy", True)
-    month_first = seen(["03/14/2020", "05/06/2021"] * 30)
-    assert (month_first.order, month_first.doubtful) == ("mdy", False)
+    both, months, days = (
+        pl.Series([f"{first}/2020", "03/04/2020"] * 30) for first in ("05/06", "05/16", "16/05")
+    )
+    assert order_of_dates([both]) == ("dmy", False)
+    assert order_of_dates([both, months]) == ("mdy", True)
+    assert order_of_dates([days, both]) == ("dmy", True)
+    assert order_of_dates([days, months]) == ("ymd", True)  # neither is read
+    assert order_of_dates([pl.Series(["2020-01-02"])]) == ("ymd", True)
+    assert (look(both, "mdy").kind, look(both, "mdy").what) == ("dates", "2020-03-04 to 2020-05-06")
 
 
-def test_a_column_that_follows_an_amount_tells_it() -> None:
-    pay = [100.0 * n for n in range(ROWS)]
-    tenths = [n // 3 for n in range(ROWS)]
-    assert seen(tenths, pay, "group").kind in ("label", "identifier")
-    falling = [int(-(value // 500)) for value in pay]
-    assert seen(falling, pay).kind == "label"
-    assert seen([n % 30 for n in range(ROWS)], pay).kind == "numbers"
+def test_an_amount_in_other_units_tells_the_classes_that_were_made_of_it() -> None:
+    classes = [n // 15 for n in range(ROWS)]
+    assert seen([1.1 * n + 7 for n in range(ROWS)], classes).kind == "copy of the label"
+    assert seen(DRAW.normal(size=ROWS).round(4), classes).kind == "numbers"
 
 
 def test_rare_classes_and_rare_categories_tell_nothing_by_chance() -> None:

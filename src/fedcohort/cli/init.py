@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedcohort.cli.options import Client, Partition
+from fedcohort.cli.options import Client
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import safe_name
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from fedcohort.cli.new_experiment import Draft
+    from fedcohort.cli.drafting import Draft
     from fedcohort.data.survey import Seen
 
 SHOWN = 15  # columns that are read, and that are not
@@ -34,22 +34,12 @@ def init(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The file to write; one that exists is left as it is.")
     ] = Path("experiment.toml"),
-    partition: Partition = None,
     feature: Annotated[
         list[str] | None, typer.Option(help="Read this column, whatever it looks like (repeatable).")
     ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Leave this column out, whatever it looks like (repeatable).")
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the file: --set rounds=20 (repeatable).")
     ] = None,
-    bins: Annotated[
-        str | None,
-        typer.Option(
-            help="Classes of a label that is an amount: 4 of equal size, or between numbers: 18,65."
-        ),
-    ] = None,
-    category: Annotated[
-        bool, typer.Option("--category", help="The label is a category, however many numbers it has.")
-    ] = False,
 ) -> None:
     """Look at a table and write an experiment file for it, every choice with its reason.
 
@@ -57,46 +47,49 @@ def init(
 
     [bold]One file per client[/bold]: fedcohort init 'hospitals/*.csv' --client @file --label outcome
 
-    [bold]An amount to predict[/bold]: add --bins 4, or the numbers between classes: --bins 18,65
+    [bold]An amount to predict[/bold]: add --set data.bins=4, or --set 'data.bins=\\[18, 65]'
 
-    [bold]Without real clients[/bold]: --partition "dirichlet(clients=20, alpha=0.3)" deals the rows.
+    [bold]Without real clients[/bold]: --set 'partition="dirichlet(clients=20, alpha=0.3)"' deals the rows.
 
     Nothing is trained. Row numbers, columns that are nearly unique and those that repeat the label are left
     out, unless you name them with --feature.
     """
+    if out.exists():
+        raise UserError(f"{out} exists already and is left as it is: choose another --out")
+    from fedcohort.cli.commented import commented
     from fedcohort.cli.drafting import Asked, draft_of
-    from fedcohort.cli.new_experiment import experiment_text
     from fedcohort.cli.tables import results
     from fedcohort.runs.experiment import Experiment
 
-    if out.exists():
-        raise UserError(f"{out} exists already and is left as it is: choose another --out")
-    draft = draft_of(Asked(table, client, label, partition, feature or [], exclude or [], bins, category))
-    text = experiment_text(draft)
+    draft = draft_of(Asked(table, client, label, feature or [], overrides or []))
+    head = "Written by 'fedcohort init'; every line may be changed, docs/experiment-file.md says to what."
+    text = commented([head, *draft.verdict.sentences], draft.settings, draft.reasons)
     Experiment.of(tomllib.loads(text), out.stem).task(0)  # what is written runs as it is
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise UserError(f"cannot write {out} ({error.strerror}): choose another --out") from None
-    show(draft, results)
+    _show(draft, results)
     results.print(f"{out} is written. Look at it, then: fedcohort run {shlex.quote(str(out))}", markup=False)
 
 
-def show(draft: "Draft", console: "Console") -> None:
+def _show(draft: "Draft", console: "Console") -> None:
     """How the table was understood."""
     from rich.table import Table
     from rich.text import Text
 
-    federation = draft.federation
+    federation, used = draft.federation, int(draft.federation.sizes.sum())
+    facts = {
+        "rows": f"{used:,}" if used == draft.rows else f"{used:,} of {draft.rows:,}",
+        "clients": f"{federation.num_clients}: {_some(federation.clients)}",
+        "classes": f"{federation.num_classes}: {_some(federation.classes)}",
+    }
     head = Table.grid(padding=(0, 2))
-    used = int(federation.sizes.sum())
-    head.add_row("rows", f"{used:,}" if used == draft.rows else f"{used:,} of {draft.rows:,}")
-    head.add_row("clients", Text(f"{federation.num_clients}: {_some(federation.clients)}"))
-    head.add_row("classes", Text(f"{federation.num_classes}: {_some(federation.classes)}"))
-    for note in draft.notes:
-        head.add_row("note", Text(note))
+    for name, fact in (*facts.items(), *(("note", note) for note in draft.notes)):
+        head.add_row(name, Text(fact))
     console.print(head, _columns(draft.columns))
+    console.print(draft.verdict.advice, markup=False)
 
 
 def _columns(columns: "Sequence[Seen]") -> "Table":
@@ -109,21 +102,16 @@ def _columns(columns: "Sequence[Seen]") -> "Table":
     table.add_column("is read as", no_wrap=True)
     table.add_column("what is in it", overflow="fold")
     table.add_column("empty", justify="right")
-    read = [seen for seen in columns if seen.read]
-    left = [seen for seen in columns if not seen.read]
-    for seen in (*read[:SHOWN], *left[:SHOWN]):
-        what = seen.what if seen.read else seen.reason
-        style = "" if seen.read else "dim"
-        cells = safe_name(seen.name), seen.kind if seen.read else "left out", what
-        table.add_row(*map(Text, cells), f"{seen.empty:,}" if seen.empty else "", style=style)
-    for many, word in ((read, "are read"), (left, "are left out")):
-        if len(many) > SHOWN:
-            table.add_row(Text(f"... {len(many) - SHOWN} more {word}"), "", _kinds(many[SHOWN:]), "")
+    for read in (True, False):
+        alike = [seen for seen in columns if seen.read == read]
+        for seen in alike[:SHOWN]:
+            cells = (seen.kind, seen.what) if read else ("left out", f"{seen.kind}: {seen.what}")
+            empty = f"{seen.empty:,}" if seen.empty else ""
+            table.add_row(*map(Text, (safe_name(seen.name), *cells, empty)), style="" if read else "dim")
+        if more := Counter(seen.kind for seen in alike[SHOWN:]):
+            kinds = ", ".join(f"{number} {kind}" for kind, number in more.items())
+            table.add_row(f"... {more.total()} more", "" if read else "left out", kinds, "")
     return table
-
-
-def _kinds(columns: "Sequence[Seen]") -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in Counter(seen.kind for seen in columns).items())
 
 
 def _some(names: "Sequence[str]") -> str:

@@ -40,8 +40,8 @@ LARGEST = 2**53  # beyond it floats skip whole numbers
 PIECE = 1 << 15  # rows of a file that are looked at together
 CLIENT_COLUMNS = ("client", "client_id", "id")  # taken for the client unless told
 AMOUNTS = (
-    "'fedcohort init' writes an experiment file that makes classes of it (--bins 4), or calls it a category "
-    "(--category), and diagnose reads that file"
+    "'fedcohort init --set data.bins=4' writes an experiment file that makes 4 classes of it, and diagnose "
+    "reads that file; data.categorical=['{}'] says that it is a category"
 )
 
 Kind = TypeVar("Kind", np.int64, np.float64)
@@ -51,6 +51,10 @@ Complaint = Callable[[str | None, str, bool], UserError]  # of a cell, its place
 
 class NoCountsError(UserError):
     """What a table holds cannot be counts: perhaps it has a row per sample."""
+
+    def __init__(self, fact: str, cure: str) -> None:
+        super().__init__(f"{fact}, {cure}")
+        self.fact = fact
 
 
 class Counts(NamedTuple):
@@ -162,7 +166,7 @@ def _wide(path: Path, client: str | None) -> Counts:
         return Counts(*_rows(path, client, np.int64, _are_counts, _bad_count))
     except NoCountsError as mistake:
         if words := _as_samples(path, client):
-            raise UserError(f"{path.name} is no table of counts ({mistake}): {words}") from None
+            raise UserError(f"{path.name} is no table of counts ({mistake.fact}): {words}") from None
         raise
 
 
@@ -173,7 +177,7 @@ def _as_samples(path: Path, client: str | None) -> str:
     if guess.label is None or client is None:
         return ""
     options = f"--client {shlex.quote(client)} --label {shlex.quote(guess.label)}"
-    return f"if each row is a sample, its columns look like this: {options}"
+    return f"if each row is a sample, as it looks, add {options}"
 
 
 def _are_counts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -206,8 +210,8 @@ def _client_names(names: Sequence[str | None], client: str) -> list[str]:
             raise UserError(f"row {row} has no client in column '{client}': fill it in or delete the row")
         if name in rows:
             raise NoCountsError(
-                f"client '{name}' is in rows {rows[name]} and {row}: keep one row per client, "
-                f"or name the label column of a long table with --label"
+                f"client '{name}' is in rows {rows[name]} and {row}",
+                "keep one row per client, or name the label column of a long table with --label",
             )
         rows[name] = row
     return safe_names(list(rows))
@@ -215,17 +219,19 @@ def _client_names(names: Sequence[str | None], client: str) -> list[str]:
 
 def _bad_count(cell: str | None, where: str, numbered: bool) -> UserError:
     if cell is None or cell.lower() == "nan":
-        return NoCountsError(f"{where}: the count is missing, put 0 if there is no sample")
+        return NoCountsError(f"{where}: the count is missing", "put 0 if there is no sample")
     try:
         value = float(cell)
     except ValueError:
         hint = "name the column of client ids with --client, or remove columns that are not classes"
-        return NoCountsError(f"{where}: '{cell}' is not a number, {hint}")
+        return NoCountsError(f"{where}: '{cell}' is not a number", hint)
     if value < 0:
-        return NoCountsError(f"{where}: {cell} is negative, counts start at 0")
+        return NoCountsError(f"{where}: {cell} is negative", "counts start at 0")
     if value >= LARGEST:
-        return NoCountsError(f"{where}: {cell} is too large for a count, check the column")
-    return NoCountsError(f"{where}: {cell} is not a whole number, give counts of samples rather than shares")
+        return NoCountsError(f"{where}: {cell} is too large for a count", "check the column")
+    return NoCountsError(
+        f"{where}: {cell} is not a whole number", "give counts of samples rather than shares"
+    )
 
 
 def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
@@ -240,7 +246,7 @@ def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     if client == label:
         raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
     labels = label_column(frame, label)
-    refuse_amounts(labels, label, AMOUNTS)
+    refuse_amounts(labels, label, AMOUNTS.format(label))
     codes, _, classes = encode_labels(labels)
     owners = np.asarray(client_column(frame, client)).tolist()
     clients = list(dict.fromkeys(owners))
