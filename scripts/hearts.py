@@ -16,16 +16,18 @@ COLUMNS = (
 )
 HOSPITALS = ("cleveland", "hungarian", "va")
 NEWCOMER = "switzerland"
-KEPT_BACK = 20  # every so many patients one is new
+KEPT_BACK = 20  # every so many patients one is kept back
 
 
 def write_tables(source: Path, folder: Path) -> None:
-    """``patients.csv``; ``new.csv`` has no answers, ``later.csv`` only patients with angina."""
+    """``patients.csv``; ``new.csv``, others of the first hospital, has no answers; ``later.csv`` has only
+    patients with angina."""
     patients = [row for hospital in HOSPITALS for row in _rows(source, hospital)]
     for number, row in enumerate(patients, start=1):
         row["patient"] = f"P{number:04}"
-    new = patients[::KEPT_BACK]
-    known = [row for row in patients if row not in new]
+    back = patients[::KEPT_BACK]
+    known = [row for row in patients if row not in back]
+    new = [row for row in back if row["hospital"] == HOSPITALS[0]]
     _write(folder / "patients.csv", known)
     _write(folder / "new.csv", [{key: row[key] for key in row if key != "disease"} for row in new])
     _write(folder / "newcomer.csv", list(_rows(source, NEWCOMER)))

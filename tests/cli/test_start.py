@@ -13,8 +13,6 @@ import fedcohort as fc
 from support import REPOSITORY
 from support.cli_calls import Cli
 
-SHORTER = {"run": ("--set", "rounds=5", "--seeds", "0,1")}  # what it prints has the same words
-
 
 def words(text: str) -> set[str]:
     """Without numbers: these are the machine's."""
@@ -38,8 +36,7 @@ def test_the_journey_of_the_readme(cli: Cli) -> None:
     shown = (REPOSITORY / "README.md").read_text().split("<!-- start -->")[1].split("<!-- end -->")[0]
     said = ""
     for command in re.findall(r"^\$ (fedcohort .*)$", shown, re.M):
-        name, *others = shlex.split(command)[1:]
-        answer = cli(name, *others, *SHORTER.get(name, ()))
+        answer = cli(*shlex.split(command)[1:])
         assert answer.code == 0, answer.err
         said += answer.out
     printed = re.sub(
