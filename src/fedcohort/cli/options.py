@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from fedcohort.util.errors import UserError
 
+MANY = 1000  # runs that are worth a question
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -33,6 +35,21 @@ Track = Annotated[
     list[str] | None,
     typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable)."),
 ]
+
+
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Start very many runs without asking.")]
+
+
+def refuse_many(runs: int, yes: bool) -> None:
+    """Asks before lists on lists are run; where nobody can be asked, it has to be said."""
+    if runs <= MANY or yes:
+        return
+    if not (sys.stdin.isatty() and typer.confirm(f"That makes up to {runs:,} runs. Go on?", err=True)):
+        raise UserError(f"these settings make up to {runs:,} runs: shorten the lists, or add --yes")
 
 
 def seconds_of(text: str | None, option: str) -> float:

@@ -1,7 +1,7 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -18,6 +18,12 @@ from fedcohort.runs.standings import Standing, cell, columns, rounds_cells, unev
 
 messages = PlainConsole(stderr=True, highlight=False)  # everything that is not a result
 results = PlainConsole(highlight=False)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """What is to be known besides; in a log each is one line."""
+    for note in notes:
+        messages.print(f"note: {note}", markup=False, soft_wrap=not messages.is_terminal)
 
 
 def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequence[str]) -> None:
