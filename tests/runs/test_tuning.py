@@ -20,13 +20,8 @@ from fedcohort.runs.halving import AT_A_TIME, Halving, Trial
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
-<<<<<<< HEAD
-from fedcohort.runs.tuning import Trial, Tuning
-from fedcohort.runs.tuning_files import reopen
-=======
 from fedcohort.runs.tuning import Tuning, without_tuned
 from fedcohort.runs.tuning_files import MOST, begin, reopen
->>>>>>> idea
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
 

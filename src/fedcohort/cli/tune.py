@@ -38,15 +38,8 @@ def tune(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the tuning of this directory, as it was begun.")
     ] = None,
-<<<<<<< HEAD
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
-    ] = False,
-=======
     trust: Trust = False,
     yes: Yes = False,
->>>>>>> idea
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -65,11 +58,7 @@ def tune(
     from fedcohort.python.comparison import notes
     from fedcohort.report.tuned import write_tuned
     from fedcohort.runs.tuning_files import begin, reopen, write_best
-<<<<<<< HEAD
-    from fedcohort.util.user_code import own_code_in
-=======
     from fedcohort.util.user_code import resume_command
->>>>>>> idea
 
     if resume is not None:
         if experiment or overrides or budget is not None or limit is not None:
@@ -83,13 +72,7 @@ def tune(
             raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
         if experiment is None:
             raise UserError("name an experiment file, or a directory of tuning with --resume")
-<<<<<<< HEAD
-        if trust:
-            raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
-        asked = Experiment.read(experiment, overrides or [])
-=======
         asked = without_tuned(Experiment.read(experiment, overrides or []))
->>>>>>> idea
         trials = _trials(budget, per_method, limit, len(asked.methods))
         refuse_many(len(asked.sweep) * len(asked.seeds) * len(asked.methods) * (trials or 1), yes)
         tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
@@ -100,13 +83,8 @@ def tune(
     try:
         done = tuning.run(watcher)
     except KeyboardInterrupt:
-<<<<<<< HEAD
-        more = " --trust" * bool(own_code_in(tuning.experiment.table()))
-        print(f"Stopped; nothing is lost. Continue with: fedcohort tune --resume {tuning.home}{more}")
-=======
         command = resume_command(tuning.home, tuning.experiment.table(), "tune")
         print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
->>>>>>> idea
         raise typer.Exit(130) from None
     finally:
         watcher.stop()

@@ -14,29 +14,16 @@ from fedcohort.runs.search import SAMPLERS, space_of
 from fedcohort.runs.tuning import Tuning
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
-<<<<<<< HEAD
 from fedcohort.util.files import damaged, fields, read_toml
 from fedcohort.util.settings import above, at_most, between
 from fedcohort.util.user_code import own_code_in, refuse_unknown_code
 
 BEGUN, BEST = "tune.toml", "best.toml"
-LONGEST = 1e9  # seconds
-ABOUT = {
-    "sampler": Literal["random", "grid", "optuna"],
-    "trials": Annotated[int, between(1, 10**6)] | None,
-    "seconds": Annotated[float, above(0), at_most(LONGEST)] | None,
-=======
-from fedcohort.util.files import fields, read_toml
-from fedcohort.util.settings import above, between
-from fedcohort.util.user_code import own_code_in, refuse_unknown_code
-
-BEGUN, BEST = "tune.toml", "best.toml"
-MOST = 10_000  # trials of a method
+MOST, LONGEST = 10_000, 1e9  # trials of a method, and seconds
 ABOUT = {
     "sampler": Literal["random", "grid", "optuna"],
     "trials": Annotated[int, between(1, MOST)] | None,
-    "seconds": Annotated[float, above(0)] | None,
->>>>>>> idea
+    "seconds": Annotated[float, above(0), at_most(LONGEST)] | None,
 }
 
 
@@ -58,7 +45,6 @@ def reopen(home: Path, trust: bool = False) -> Tuning:
     """As it was begun; code that the directory names is executed only on ``trust``."""
     if not (home / BEGUN).is_file():
         raise UserError(f"{home} is not a directory of 'fedcohort tune': it holds no {BEGUN}")
-<<<<<<< HEAD
     table = {"tune": {}, **read_toml(home / BEGUN), "run": {}}  # a stranger's cluster is not for our data
     told = fields(table, {"tune": dict}, home / BEGUN)["tune"]
     about = fields({"trials": None, "seconds": None, **told}, ABOUT, home / BEGUN)
@@ -67,13 +53,6 @@ def reopen(home: Path, trust: bool = False) -> Tuning:
     refuse_unknown_code(f"to continue {home}", table, own_code_in(table) if trust else ())
     del table["tune"]
     return _tuning(Experiment.of(table, home.name), home, about)
-=======
-    table = read_toml(home / BEGUN)
-    about = fields({"trials": None, "seconds": None, **table.pop("tune", {})}, ABOUT, home / BEGUN)
-    refuse_unknown_code(home, table, own_code_in(table) if trust else ())
-    experiment = Experiment.of({**table, "run": {}}, home.name)  # a stranger's cluster is not for our data
-    return _tuning(experiment, home, about)
->>>>>>> idea
 
 
 def write_best(tuning: Tuning, trials: Sequence[Trial]) -> Path:
