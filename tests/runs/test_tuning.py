@@ -268,7 +268,7 @@ def test_optuna_learns_from_trials_and_comes_to_the_same_again() -> None:
     assert first == again
     assert first[0].point == {}
     distances = [far(trial.point) for trial in first[1:]]
-    assert sum(distances[-18:]) < sum(distances[:18]) / 3
+    assert sum(distances[-18:]) < sum(distances[:18]) / 2  # at random: more
     assert all(value == float(f"{value:.3g}") for trial in first for value in trial.point.values())
 
 
