@@ -101,9 +101,7 @@ class Optuna(Search):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         first = self.batch - 1  # at random; what comes after them is learned from them
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=first)
-        pruner = (
-            optuna.pruners.MedianPruner()
-        )  # Hyperband's brackets would learn one by one
+        pruner = optuna.pruners.MedianPruner()  # Hyperband's brackets would learn one by one
         self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
         self.given_up = optuna.trial.TrialState.PRUNED
         self.asked: dict[int, Any] = {}
