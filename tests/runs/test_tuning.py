@@ -20,7 +20,7 @@ from fedcohort.runs.halving import AT_A_TIME, Halving, Trial
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
-from fedcohort.runs.tuning import Tuning, without_tuned
+from fedcohort.runs.tuning import Tuning, _AndLater, without_tuned
 from fedcohort.runs.tuning_files import MOST, begin, reopen
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
@@ -108,6 +108,17 @@ def test_what_is_still_to_come_is_told_with_what_is_trained() -> None:
     halving.run(train)
     assert told == [(9, 3, (18 + 9 + 6) / 27), (3, 9, (9 + 6) / 18), (3, 3, 6 / 9), (1, 9, 0)]
     assert halving.trainings == sum(trials for trials, _, _ in told)
+
+
+def test_time_left_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds have passed and five are left of what is trained; what comes after takes twice as long."""
+    now = [0.0]
+    monkeypatch.setattr("fedcohort.runs.tuning.time.monotonic", lambda: now[0])
+    counting = Counting()
+    watcher = _AndLater(counting, times=2)
+    now[0] = 10.0
+    watcher.expect(5.0)
+    assert counting.left == 5 + 2 * 15
 
 
 @pytest.mark.parametrize(("seconds", "batches"), [(100.0, 3), (89.0, 2), (1.0, 1)])
@@ -309,6 +320,7 @@ def test_a_directory_is_trusted_no_more_than_one_of_runs(tmp_path: Path) -> None
         (["--budget", "0", "--per-method"], "every method needs a trial, so give at least 1"),
         (["--budget", "4", "--time", "3m"], "--budget and --time exclude each other"),
         (["--time", "soon"], "write a time like 90s, 30m or 2h"),
+        (["--time", "99999d"], "--time 99999d: give at most 10,000 days"),
         (["--time", "3m", "--sampler", "grid"], "needs to know how many trials there are: give --budget"),
         (["--budget", "600", "--per-method"], "make up to 1,200 runs: shorten the lists, or add --yes"),
         (["--budget", str(2 * MOST + 2)], "that is 10,001 trials of a method, give at most 10,000"),

@@ -10,6 +10,7 @@ import typer
 from fedcohort.util.errors import UserError
 
 MANY = 1000  # runs that are worth a question
+DAYS = 10_000  # the longest time that anybody waits
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -59,4 +60,7 @@ def seconds_of(text: str | None, option: str) -> float:
     fits = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
     if fits is None or float(fits[1]) == 0:
         raise UserError(f"{option} {text}: write a time like 90s, 30m or 2h")
-    return float(fits[1]) * SECONDS[fits[2]]
+    seconds = float(fits[1]) * SECONDS[fits[2]]
+    if seconds > DAYS * SECONDS["d"]:
+        raise UserError(f"{option} {text}: give at most {DAYS:,} days")
+    return seconds
