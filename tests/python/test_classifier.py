@@ -112,7 +112,7 @@ def test_where_advice_leaves_it_open_auto_is_tuned(monkeypatch):
     gains = {"fedprox": 0.3, "ifca(groups=2)": 0.2, "scaffold": 0.1, "fedavgm": 0.05}
     unsure = table(*((skew, gains) for skew in (0.0, 0.5, 1.0)), any=False)
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
-    monkeypatch.setattr("fedcohort.python.classifier.EACH", 3)
+    monkeypatch.setattr("fedcohort.python.classifier.EACH", 4)
     asked = fc.FederatedClassifier("auto", **{**QUICK, "rounds": 10, "random_state": 1, "lr": 1e-6})
     mine = asked.fit(X, Y, clients=SITES)
     assert "ifca" in str(mine.method_)
