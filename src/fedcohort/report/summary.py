@@ -182,7 +182,11 @@ class Summary:
             yield Led("", "Add local_only: only beside it one sees whether clients gain by sharing.")
         if (gained := self._rising()) >= RISING:
             more = self._again(f"--set rounds={2 * runs[0].asked.rounds}")
-            yield Led("", f"Train longer: {self.best.method} still gained {100 * gained:.1f} points at its end.", more)
+            yield Led(
+                "",
+                f"Train longer: {self.best.method} still gained {100 * gained:.1f} points at its end.",
+                more,
+            )
         bad = [len(Service(self.evidence, run).bad) for run in runs]
         if any(bad):
             most = f"{'up to ' * (min(bad) < max(bad))}{max(bad)} of {len(runs[0].clients)}"
