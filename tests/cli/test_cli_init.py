@@ -198,11 +198,11 @@ def test_rows_of_nobody_are_dealt(table: Path, cli: Cli) -> None:
 def test_a_table_cannot_write_lines_of_its_own(here: Path, cli: Cli) -> None:
     """Names and cells of a table stand in comments of the file."""
     evil = "a\nrounds = 99\n"
-    rows = "".join(f"{n},{n % 5}.5,s{n % 2},{n % 2}\n" for n in range(40))
+    rows = "".join(f"{n // 2 % 5},{n % 5}.5,s{n % 2},{n % 2}\n" for n in range(40))
     (here / "t.csv").write_text(f'"{evil}","[bold]b[/]",site,y\n{rows}')
     answer, file = written(cli, "t.csv", "--client", "site", "--label", "y")
     assert file["rounds"] == 50
-    assert file["data"]["exclude"] == [evil.strip()]
+    assert "perhaps codes, not amounts: a?rounds = 99" in Path("experiment.toml").read_text()
     assert "[bold]b[/]" in answer.out
 
 
