@@ -9,8 +9,8 @@ from crosschecks.problem import Training
 WIDTH = 16  # of the hidden layer
 
 
-def build(features: int, classes: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(features, WIDTH), nn.ReLU(), nn.Linear(WIDTH, classes))
+def build(features: int, classes: int, width: int = WIDTH) -> nn.Module:
+    return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, classes))
 
 
 def first_network(problem: Training) -> nn.Module:

@@ -1,10 +1,12 @@
 """fedcohort's side: the problems that peers are given, and any method on them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 import fedcohort as fc
 from crosschecks.network import build, first_network, flat
@@ -15,6 +17,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.loop import start, step
+from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation, Split
 from fedcohort.engines.reference import ReferenceEngine
@@ -26,12 +29,13 @@ CLIENTS, COHORT, ROUNDS = 10, 4, 8
 
 @dataclass(frozen=True)
 class Budgeted(Task):
-    """A task in which every client has its own number of steps."""
+    """A task in which every client may have its own number of steps."""
 
-    client_steps: tuple[int, ...] = ()
+    client_steps: tuple[int, ...] = ()  # none: all have the same
 
     def budget(self, client: int, number: int) -> Local:
-        return replace(super().budget(client, number), steps=self.client_steps[client])
+        budget = super().budget(client, number)
+        return replace(budget, steps=self.client_steps[client]) if self.client_steps else budget
 
 
 class Scripted(ReferenceEngine):
@@ -44,9 +48,9 @@ class Scripted(ReferenceEngine):
 
     def recite(self, client: int, number: int) -> Answer:
         delta = torch.from_numpy(self.moves.deltas[number, client])
-        loss = torch.tensor(self.moves.losses[number, client])
-        size, told = int(self.task.data.train.sizes[client]), {"loss_before": loss}
-        return Answer(client, {"delta": delta}, {}, torch.zeros(0), loss[None], 1, LR, told, size)
+        trace = torch.from_numpy(self.moves.losses[number, client])
+        size, told = int(self.task.data.train.sizes[client]), {"loss_before": trace[0]}
+        return Answer(client, {"delta": delta}, {}, torch.zeros(0), trace, len(trace), LR, told, size)
 
 
 def make_training(steps: Sequence[int], equal: bool = False) -> Training:
@@ -70,6 +74,16 @@ def make_training(steps: Sequence[int], equal: bool = False) -> Training:
     )
 
 
+def make_kinds(kinds: int, rounds: int, steps: int = 5) -> Training:
+    """The same federation with everybody in each round, and other labels at clients of another kind."""
+    problem = make_training([steps] * CLIENTS)
+    return replace(
+        problem,
+        y=(problem.y + 3 * (problem.owner % kinds)) % 10,
+        cohorts=np.tile(np.arange(CLIENTS), (rounds, 1)),
+    )
+
+
 def make_moves(params: int = 200) -> Moves:
     """Moves of very different lengths, some of them zero, so that every small constant shows."""
     key = generator(0, "crosschecks", "moves")
@@ -77,29 +91,45 @@ def make_moves(params: int = 200) -> Moves:
     length[:5] = 0
     noise, trend = torch.randn(ROUNDS, CLIENTS, params, generator=key), torch.randn(params, generator=key)
     sizes = torch.randint(10, 200, (CLIENTS,), generator=key)
-    losses = torch.empty(ROUNDS, CLIENTS).uniform_(0.2, 2, generator=key)
+    losses = torch.empty(ROUNDS, CLIENTS, 1).uniform_(0.2, 2, generator=key)
     init = torch.randn(params, generator=key)
     return Moves(((noise + trend) * length).numpy(), losses.numpy(), sizes.numpy(), init.numpy())
 
 
 def play(method: str, problem: Training) -> np.ndarray:
     """``[rounds, P]``: the model after each round."""
-    local = Local(lr=LR, batch=len(problem.y))
+    task = task_of(problem, lambda: first_network(problem))
+    return first_models(states(method, problem, task)[1:])
+
+
+def task_of(problem: Training, network: Callable[[], nn.Module], held_out: float = 0, **local: Any) -> Task:
+    """The problem with a network; clients hold out the last part of their examples for validation."""
     rows = [np.flatnonzero(problem.owner == client) for client in range(problem.clients)]
-    task = Budgeted(
-        federation_of(torch.from_numpy(problem.x), torch.from_numpy(problem.y), rows),
-        Flat(lambda: first_network(problem)),
-        local,
+    steps = tuple(problem.steps.tolist())
+    return Budgeted(
+        federation_of(torch.from_numpy(problem.x), torch.from_numpy(problem.y), rows, held_out),
+        Flat(network),
+        replace(Local(lr=LR, steps=steps[0], batch=len(problem.y)), **local),
         cohort=problem.cohorts.shape[1],
-        client_steps=tuple(problem.steps.tolist()),
+        client_steps=steps if len(set(steps)) > 1 else (),
     )
-    cohorts = torch.from_numpy(problem.cohorts)
-    replayed = replace(Method.parse(method), selector=Replay(cohorts))
-    return _trajectory(replayed, task, ReferenceEngine(task), len(cohorts))
+
+
+def states(method: str, problem: Training, task: Task) -> list[State]:
+    """Its history with the problem's cohorts; where they are everybody, it forms its own."""
+    parts, cohorts = Method.parse(method), torch.from_numpy(problem.cohorts)
+    if cohorts.shape[1] < problem.clients:
+        parts = replace(parts, selector=Replay(cohorts))
+    return history(parts, ReferenceEngine(task), len(cohorts))
 
 
 def take_steps(method: str, moves: Moves) -> np.ndarray:
     """``[rounds, P]``: the model after each of the server's steps."""
+    return first_models(history(Method.parse(method), scripted(moves), len(moves.deltas))[1:])
+
+
+def scripted(moves: Moves, cohort: int | None = None) -> Scripted:
+    """An engine whose clients answer what the script says; all of them train, or a cohort."""
     clients, params = moves.deltas.shape[1:]
     rows = np.split(np.arange(moves.sizes.sum()), np.cumsum(moves.sizes)[:-1])
     nothing = torch.zeros(int(moves.sizes.sum()), 1)
@@ -109,22 +139,43 @@ def take_steps(method: str, moves: Moves) -> np.ndarray:
         layer.weight.data = torch.from_numpy(moves.init)[None].clone()
         return layer
 
-    task = Task(federation_of(nothing, nothing[:, 0].long(), rows), Flat(model), Local(lr=LR), cohort=clients)
-    engine = Scripted(task)
+    federation = federation_of(nothing, nothing[:, 0].long(), rows)
+    engine = Scripted(Task(federation, Flat(model), Local(lr=LR), cohort=cohort or clients))
     engine.moves = moves
-    return _trajectory(Method.parse(method), task, engine, len(moves.deltas))
+    return engine
 
 
-def federation_of(x: torch.Tensor, y: torch.Tensor, rows: list[np.ndarray]) -> Federation:
-    train, none = Split.of(x, y, rows), Split.of(x, y, [np.zeros(0)] * len(rows))
+def federation_of(
+    x: torch.Tensor, y: torch.Tensor, rows: list[np.ndarray], held_out: float = 0
+) -> Federation:
+    kept = [len(own) - int(held_out * len(own)) for own in rows]
+    train = Split.of(x, y, [own[:n] for own, n in zip(rows, kept, strict=True)])
+    validation = Split.of(x, y, [own[n:] for own, n in zip(rows, kept, strict=True)])
+    none = Split.of(x, y, [np.zeros(0)] * len(rows))
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    return Federation(train, none, none, classes, tuple(map(str, range(len(rows)))), None, {})
+    return Federation(train, validation, none, classes, tuple(map(str, range(len(rows)))), None, {})
 
 
-def _trajectory(method: Method, task: Task, engine: ReferenceEngine, rounds: int) -> np.ndarray:
-    profile = task.profile(method)
-    state, path = start(method, task, profile), []
+def all_models(states: Sequence[State]) -> list[np.ndarray]:
+    """Of each state ``[groups, P]``."""
+    return [torch.stack([group.weights.params for group in state.groups]).numpy() for state in states]
+
+
+def served(states: Sequence[State]) -> np.ndarray:
+    """``[states, K, P]``: the model that serves each client."""
+    pairs = zip(all_models(states), states, strict=True)
+    return np.stack([models[state.grouping["group"].numpy()] for models, state in pairs])
+
+
+def first_models(states: Sequence[State]) -> np.ndarray:
+    """``[states, P]``."""
+    return np.stack([state.groups[0].weights.params.numpy() for state in states])
+
+
+def history(method: Method, engine: ReferenceEngine, rounds: int) -> list[State]:
+    """The states before the first round and after each."""
+    profile = engine.task.profile(method)
+    states = [start(method, engine.task, profile)]
     for _ in range(rounds):
-        state, _ = step(method, state, task, profile, engine)
-        path.append(state.groups[0].weights.params.numpy())
-    return np.stack(path)
+        states.append(step(method, states[-1], engine.task, profile, engine)[0])
+    return states

@@ -37,7 +37,7 @@ class Moves:
     """What clients send round after round, whatever the model: a server's steps without any training."""
 
     deltas: np.ndarray  # [rounds, K, P]
-    losses: np.ndarray  # [rounds, K] before training
+    losses: np.ndarray  # [rounds, K, steps] of each step
     sizes: np.ndarray  # [K]
     init: np.ndarray  # [P]
 

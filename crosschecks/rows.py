@@ -7,6 +7,7 @@ check fails until the reason is taken out.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isnan
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -28,15 +29,20 @@ class Row:
     difference: float  # the greatest; NaN when the other one did not run
     scale: float  # of what is compared, to judge the difference by
     reason: str = ""  # why they differ; empty: they must not
+    skipped: str = ""  # why nothing was compared; empty: it was
 
     @property
     def holds(self) -> bool:
+        if self.skipped:
+            return True
         return not self.difference < APART if self.reason else self.difference <= TOLERANCE
 
     @property
     def verdict(self) -> str:
         if not self.holds:
             return "UNEXPECTED"
+        if self.skipped:
+            return f"skipped: {self.skipped}"
         if isnan(self.difference):
             return "does not run"
         return "differs" if self.reason else "same"
@@ -55,11 +61,20 @@ class Reason:
 
     def place(self, file: str, fragment: str) -> str:
         """``file:line``, read from the installed package."""
-        (source,) = environment(self.package).glob(f"lib/python3*/site-packages/{file}")
-        hits = [n for n, line in enumerate(source.read_text().splitlines(), 1) if fragment in line]
-        if len(hits) != 1:
-            raise RunError(f"{file} holds {fragment!r} in {len(hits)} lines: revise the reason")
-        return f"`{file}:{hits[0]}`"
+        (packages,) = environment(self.package).glob("lib/python3*/site-packages")
+        return place(packages, file, fragment)
+
+
+def place(folder: Path, file: str, fragment: str) -> str:
+    """``file:line`` of the one line of a file in this folder that holds the fragment."""
+    try:
+        lines = (folder / file).read_text().splitlines()
+    except OSError as error:
+        raise RunError(f"{folder / file} cannot be read: {error.strerror}") from None
+    hits = [number for number, line in enumerate(lines, 1) if fragment in line]
+    if len(hits) != 1:
+        raise RunError(f"{file} holds {fragment!r} in {len(hits)} lines: revise the reason")
+    return f"`{file}:{hits[0]}`"
 
 
 class Pair(NamedTuple):
@@ -75,12 +90,28 @@ class Pair(NamedTuple):
 
         Instead of a path, theirs may be the one error that ended it.
         """
-        a, reason = np.asarray(ours, dtype=np.float64), str(self.reason) if self.reason else ""
-        moved, call, their = float(np.abs(a - init).max()), f"`{self.ours}`", self.theirs
-        b = np.asarray(theirs)
-        if b.dtype.kind == "U":
-            return Row(self.what, call, f"{their}: {b[0]}", float("nan"), moved, reason)
-        return Row(self.what, call, their, float(np.abs(a - b).max()), moved, reason)
+        reason = str(self.reason) if self.reason else ""
+        return compared(self.what, (f"`{self.ours}`", ours), (self.theirs, theirs), reason, init)
+
+
+def compared(
+    what: str,
+    ours: tuple[str, ArrayLike],
+    theirs: tuple[str, ArrayLike],
+    reason: str = "",
+    since: ArrayLike = 0.0,
+) -> Row:
+    """Compares two arrays, each with what it is called; the scale is how far ours is from ``since``.
+
+    Instead of an array, theirs may be the one error that ended it.
+    """
+    a, b = np.asarray(ours[1], dtype=np.float64), np.asarray(theirs[1])
+    scale = float(np.abs(a - since).max())
+    if b.dtype.kind == "U":
+        return Row(what, ours[0], f"{theirs[0]}: {b[0]}", float("nan"), scale, reason)
+    if a.shape != b.shape:
+        raise RunError(f"{what}: ours is {a.shape}, theirs {b.shape}")
+    return Row(what, ours[0], theirs[0], float(np.abs(a - b).max()), scale, reason)
 
 
 def values(what: str, ours: float, theirs: float, reason: Reason | str = "") -> Row:
@@ -98,6 +129,7 @@ def table(rows: Iterable[Row]) -> str:
             reasons += [] if row.reason in reasons else [row.reason]
             mark = f" ({reasons.index(row.reason) + 1})"
         gap = "-" if isnan(row.difference) else f"{row.difference:.1e}"
-        cells = row.what, row.ours, row.theirs, gap, f"{row.scale:.2g}", row.verdict + mark
+        scale = "-" if isnan(row.scale) else f"{row.scale:.2g}"
+        cells = row.what, row.ours, row.theirs, gap, scale, row.verdict + mark
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, *(f"\n{number}. {text}" for number, text in enumerate(reasons, 1))])

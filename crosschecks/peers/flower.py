@@ -33,7 +33,7 @@ def play(strategy: FedAvg, moves: Moves) -> list[list[float]]:
 
 
 def reply(params: np.ndarray, moves: Moves, number: int, client: int) -> Message:
-    metrics = {"num-examples": int(moves.sizes[client]), "train_loss": float(moves.losses[number, client])}
+    metrics = {"num-examples": int(moves.sizes[client]), "train_loss": float(moves.losses[number, client, 0])}
     content = RecordDict(
         {
             "arrays": ArrayRecord({"params": Array(params + moves.deltas[number, client])}),

@@ -128,6 +128,8 @@ def test_a_run_tunes_where_the_table_is_no_judge(
     assert answer.code == 0, answer.err
     words = " ".join(answer.err.split())
     assert "note: auto is one of fedprox, scaffold, fedavg: label counts do not tell" in words
+    assert words.index("auto is one of") < words.index("[1/") < words.index("tuning chose")
+    assert (here / "runs/auto-tune-001/tuned.html").exists()
     best = tomllib.loads((here / "runs/auto-tune-001/best.toml").read_text())["method"]
     (method,) = tomllib.loads((here / "runs/auto-001/experiment.toml").read_text())["method"]
     assert f"note: tuning chose {method['name']}, " in words

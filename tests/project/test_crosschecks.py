@@ -3,14 +3,16 @@
 The packages compared live in environments of their own (``make crosscheck``); here runs what needs none.
 """
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.runners import RunError
-from crosschecks import clustering, ours, rows, run
-from crosschecks.rows import Pair, Reason, Row, table
+from crosschecks import authors, clustering, ours, rows, run
+from crosschecks.authors.clone import Clone, attempt
+from crosschecks.rows import Pair, Reason, Row, compared, place, table
 from support import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "crosschecks.md"
@@ -63,6 +65,87 @@ def test_a_reason_names_the_one_line_it_means(tmp_path: Path, monkeypatch: pytes
         str(Reason("peer", "See {}.", (("x.py", "= 2"),)))
 
 
+def test_arrays_of_other_shapes_are_not_compared() -> None:
+    """NumPy would spread one over the other, and call them the same."""
+    with pytest.raises(RunError, match=r"FedX: ours is \(2, 3\), theirs \(3,\)"):
+        compared("FedX", ("fedx", np.zeros((2, 3))), ("X", np.zeros(3)))
+
+
+def test_the_scale_is_how_far_ours_went() -> None:
+    row = compared("FedX", ("fedx", [[5.0, 2.0]]), ("X", [[5.0, 2.5]]), "why", since=[4.0, -1.0])
+    assert (row.difference, row.scale, row.verdict) == (0.5, 3.0, "differs")
+
+
+def test_a_reason_about_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"x\.py cannot be read: No such file"):
+        place(tmp_path, "x.py", "b =")
+
+
+def test_without_clones_every_method_is_skipped_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authors, "FOLDER", tmp_path)
+    found, versions = authors.run()
+    assert [row.what for row in found] == list(authors.METHODS)
+    assert all(row.holds for row in found)
+    assert not versions
+    source = "https://github.com/felisat/clustered-federated-learning"
+    cfl = table(row for row in found if row.what == "CFL")
+    assert (
+        f"| - | - | skipped: no clone of {source[19:]} in {tmp_path}; `git clone {source} {tmp_path}/" in cfl
+    )
+
+
+def test_a_check_without_clones_leaves_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    monkeypatch.setattr(authors, "FOLDER", tmp_path)
+    monkeypatch.setattr(run, "PAGE", page)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["run", "--only", "authors"])
+    assert run.main() == 0
+    assert page.read_text() == PAGE.read_text()
+    assert "nothing compared, the page stays" in capsys.readouterr().out
+
+
+def test_authors_code_runs_elsewhere_and_leaves_its_clone_alone(tmp_path: Path) -> None:
+    """What a stranger's module does when it is imported, it does in another process and an empty folder."""
+    clone = Clone("cfl", "somebody/code", tmp_path)
+    clone.folder.mkdir()
+    (clone.folder / "other.py").write_text("")
+    lines = "import os, other", "raise OSError(f'{os.listdir()} in {os.getcwd()}, {os.getpid()}')"
+    (clone.folder / "fl_devices.py").write_text("\n".join(lines))
+    with pytest.raises(RunError, match=r"OSError: \[\] in /.*, \d+") as error:
+        clone.ask(vars(ours.make_kinds(3, 1)))
+    where = str(error.value).split(" in ")[1].split(",")[0]
+    assert not Path(where).exists()
+    assert sorted(file.name for file in clone.folder.iterdir()) == ["fl_devices.py", "other.py"]
+
+
+def test_a_clone_tells_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
+    clone = Clone("cfl", "somebody/code", tmp_path)
+    clone.folder.mkdir()
+    assert clone.version == "of an unknown commit"
+    git = ["git", "-C", str(clone.folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (clone.folder / "x.py").write_text("a = 1\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    assert clone.version == head.stdout.strip()
+    (clone.folder / "x.py").write_text("a = 2\n")
+    assert clone.version == f"{head.stdout.strip()} with changes"
+
+
+def test_code_that_ends_with_a_mistake_of_its_own_is_quoted() -> None:
+    def broken() -> np.ndarray:
+        raise AttributeError("no clients")
+
+    assert attempt(broken).tolist() == ["AttributeError: no clients"]
+    assert attempt(lambda: np.ones(2)).tolist() == [1.0, 1.0]
+
+
 def test_scripted_clients_move_the_model_by_their_weighted_mean() -> None:
     """FedAvg's path is the running sum of the deltas' means by size."""
     moves = ours.make_moves(params=20)
@@ -95,6 +178,13 @@ def test_the_page_holds_every_check_and_nothing_unexpected() -> None:
     for check in run.CHECKS:
         assert f"## {check.TITLE}\n\n{check.ABOUT}" in page
     assert "UNEXPECTED" not in page
+
+
+def test_the_page_has_every_author_compared() -> None:
+    section = run.sections(PAGE.read_text())[authors.TITLE]
+    for method in authors.METHODS:
+        assert f"\n| {method}" in section
+    assert "skipped:" not in section
 
 
 def test_requirements_pin_every_package() -> None:

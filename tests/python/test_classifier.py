@@ -1,6 +1,5 @@
 """The classifier keeps scikit-learn's conventions, and trains what fedcohort trains."""
 
-import dataclasses
 import pickle
 import warnings
 
@@ -103,13 +102,24 @@ def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
     monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: measured)
     mine = fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     assert str(mine.method_) == became
-    unsure = dataclasses.replace(
-        measured, about={**measured.about, "trusted": {"any": False, "one_model": False}}
-    )
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
-    with pytest.raises(ValueError, match="search over 'method' with GridSearchCV"):
-        fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
+    assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))
+
+
+def test_where_advice_leaves_it_open_auto_is_tuned(monkeypatch):
+    """Half of the sites contradict the others, so that one model for all can only guess: on held-out rows
+    groups are better, whatever the table says, and so is a learning rate that learns."""
+    gains = {"fedprox": 0.3, "ifca(groups=2)": 0.2, "scaffold": 0.1, "fedavgm": 0.05}
+    unsure = table(*((skew, gains) for skew in (0.0, 0.5, 1.0)), any=False)
+    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    monkeypatch.setattr("fedcohort.python.classifier.EACH", 4)
+    asked = fc.FederatedClassifier("auto", **{**QUICK, "rounds": 10, "random_state": 1, "lr": 1e-6})
+    mine = asked.fit(X, Y, clients=SITES)
+    assert "ifca" in str(mine.method_)
+    assert mine.lr_ > 0.01
+    assert mine.score(X, Y, clients=SITES) > 0.9
+    given = {**QUICK, "rounds": 10, "random_state": 1, "lr": mine.lr_}
+    named = fc.FederatedClassifier(mine.method_, **given).fit(X, Y, clients=SITES)
     assert mine.predict_proba(X, SITES) == pytest.approx(named.predict_proba(X, SITES))
 
 

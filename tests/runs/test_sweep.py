@@ -296,5 +296,6 @@ def test_written_on_the_command_line() -> None:
     )
     expected = ((0.01, 0.1), ([64], [32, 32]), ("iid", "dirichlet"))
     assert tuple(several for _, several in sweep.values) == expected
+    assert Sweep.parse(["local.lr=0.1, fast"]).values == (("local.lr", (0.1, "fast")),)  # one mistake
     with pytest.raises(UserError, match=r"write it like --sweep local\.lr=0\.01,0\.1"):
         Sweep.parse(["local.lr"])

@@ -2,7 +2,9 @@
 and stopped and continued without a trace."""
 
 import json
+import math
 import tomllib
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ from fedcohort.core.method import Method
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.halving import AT_A_TIME, Halving, Trial
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
+from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
-from fedcohort.runs.tuning import Trial, Tuning
-from fedcohort.runs.tuning_files import reopen
+from fedcohort.runs.tuning import Tuning, _AndLater, without_tuned
+from fedcohort.runs.tuning_files import MOST, begin, reopen
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
 
@@ -35,23 +39,38 @@ TABLE: dict[str, Any] = {
 def tuning(home: Path, kind: type[Search] = Search, trials: int | None = 9, **changes: Any) -> Tuning:
     experiment = Experiment.of({**TABLE, **changes})
     home.mkdir(exist_ok=True)
-    searches = [kind(space_of(method), 0, trials or 0) for method in experiment.methods]
-    return Tuning(experiment, home, searches, trials)
+    searches = [kind(space_of(method), 0, trials) for method in experiment.methods]
+    return Tuning(experiment, home, Halving(searches, experiment.rounds, trials))
 
 
 def of(trials: list[Trial], method: int) -> list[Trial]:
     return [trial for trial in trials if trial.method == method]
 
 
+class Counting(Silent):
+    """How many runs ended, and what was expected at last."""
+
+    ended, left = 0, -1.0
+
+    def end(self, outcome: Outcome) -> None:
+        self.ended += 1
+
+    def expect(self, seconds: float) -> None:
+        self.left = seconds
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuning, list[Trial]]:
-    search = tuning(tmp_path_factory.mktemp("tuning"))
-    return search, search.run(Silent())
+    search, watcher = tuning(tmp_path_factory.mktemp("tuning")), Counting()
+    trials = search.run(watcher)
+    assert watcher.ended == search.runs == 2 * (9 + 3)
+    assert watcher.left == 0
+    return search, trials
 
 
 def test_the_best_third_goes_on(done: tuple[Tuning, list[Trial]]) -> None:
     search, trials = done
-    assert search.rungs == [3, 9]
+    assert search.halving.rungs == [3, 9]
     for method in (0, 1):
         own = of(trials, method)
         assert [trial.number for trial in own] == list(range(9))
@@ -64,8 +83,59 @@ def test_the_best_third_goes_on(done: tuple[Tuning, list[Trial]]) -> None:
 
 def test_trials_are_compared_when_they_are_evaluated(tmp_path: Path) -> None:
     for rounds, every, rungs in ((1, 1, [1]), (2, 1, [1, 2]), (30, 2, [10, 30]), (100, 8, [32, 100])):
-        search = tuning(tmp_path, rounds=rounds)
+        search = tuning(tmp_path, rounds=rounds).halving
         assert (search.every, search.rungs) == (every, rungs)
+
+
+def test_what_is_still_to_come_is_told_with_what_is_trained() -> None:
+    """Of 9 trials, 27 rounds until the first comparison and 3 times 6 after it; Optuna's 12 are 9 and 3."""
+    told: list[tuple[int, int, float]] = []
+
+    def train(trials: Any, rounds: int, times: float) -> None:
+        told.append((len(trials), rounds, times))
+        for trial in trials:
+            trial.scores[rounds] = trial.number
+
+    space = space_of(Method.parse("fedavg"))
+    Halving([Search(space, 0, 9)], 9, 9).run(train)
+    assert told == [(9, 3, 18 / 27), (3, 9, 0)]
+    told.clear()
+
+    class Slowly(Search):
+        batch = 9
+
+    halving = Halving([Slowly(space, 0, 12)], 9, 12)
+    halving.run(train)
+    assert told == [(9, 3, (18 + 9 + 6) / 27), (3, 9, (9 + 6) / 18), (3, 3, 6 / 9), (1, 9, 0)]
+    assert halving.trainings == sum(trials for trials, _, _ in told)
+
+
+def test_time_left_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds have passed and five are left of what is trained; what comes after takes twice as long."""
+    now = [0.0]
+    monkeypatch.setattr("fedcohort.runs.tuning.time.monotonic", lambda: now[0])
+    counting = Counting()
+    watcher = _AndLater(counting, times=2)
+    now[0] = 10.0
+    watcher.expect(5.0)
+    assert counting.left == 5 + 2 * 15
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(100.0, 3), (89.0, 2), (1.0, 1)])
+def test_trials_that_would_end_too_late_are_not_begun(seconds: float, batches: int) -> None:
+    """Each three of a method take 30 seconds; the first are begun in any case."""
+    now = [0.0]
+
+    def train(trials: Any, rounds: int, _: float) -> None:
+        now[0] += 15
+        for trial in trials:
+            trial.scores[rounds] = 0.5
+
+    searches = [Search(space_of(Method.parse(name)), 0, None) for name in ("fedavg", "fedprox")]
+    halving = Halving(searches, 9, None, seconds, clock=lambda: now[0])
+    trials = halving.run(train)
+    assert len(of(trials, 0)) == len(of(trials, 1)) == AT_A_TIME * batches
+    assert halving.trainings is None
 
 
 def test_the_second_half_of_the_rounds_counts(done: tuple[Tuning, list[Trial]]) -> None:
@@ -91,6 +161,14 @@ def test_methods_try_the_same_learning_rates(done: tuple[Tuning, list[Trial]]) -
     assert rates[0] == rates[1]
     assert rates[0][0] is None  # as in the file
     assert len({*rates[0]}) == 9
+
+
+def test_what_the_file_has_is_a_value_like_others(done: tuple[Tuning, list[Trial]]) -> None:
+    search, trials = done
+    first, second = of(trials, 1)[:2]
+    own = {LR: 0.0011, "method.fedprox.mu": 0.01, "method.server_sgd.lr": 1.0}
+    assert (first.point, search.values(first)) == ({}, own)
+    assert search.values(second) == second.point
 
 
 def test_stopped_and_continued_comes_to_the_same(done: tuple[Tuning, list[Trial]], tmp_path: Path) -> None:
@@ -152,22 +230,87 @@ def test_where_values_lie() -> None:
     assert [value_at(tune(2, 8), True, share) for share in (0, 0.5, 1)] == [2, 5, 8]
 
 
-def test_a_grid_has_every_combination_once() -> None:
-    space = space_of(Method.parse("fedprox"))
-    grid = Grid(space, 0, 8)
-    points = [grid.ask(number) for number in range(10)]
+@pytest.mark.parametrize(
+    ("method", "trials", "levels"),
+    [
+        ("fedavg", 9, [4, 2]),
+        ("fedprox", 9, [2, 2, 2]),
+        ("fedprox", 27, [4, 3, 2]),
+        ("fedprox", 4, [3, 1, 1]),
+        ("fedprox", 2, [1, 1, 1]),
+    ],
+)
+def test_a_grid_has_every_combination_once(method: str, trials: int, levels: list[int]) -> None:
+    """As even as can be, the learning rate first; what is left of the budget is at random."""
+    space = space_of(Method.parse(method))
+    grid, rest = Grid(space, 0, trials), Search(space, 0, trials)
+    points = [grid.ask(number) for number in range(trials)]
+    combinations = prod(levels) if max(levels) > 1 else 0
+    even = points[1 : combinations + 1]
     assert points[0] == {}
-    assert points[9] is None
-    corners = {(0.001, 1.0), (0.0001, 1.0), (0.1, 3.0)}
-    assert {tuple(sorted({point[key] for point in points[1:9]})) for key in space} == corners  # type: ignore[index]
-    assert len({tuple(point.items()) for point in points[1:9]}) == 8  # type: ignore[union-attr]
+    assert len({tuple(point.items()) for point in even}) == combinations
+    for key, many in zip(space, levels, strict=True):
+        assert len({point[key] for point in even if key in point}) == (many if many > 1 else 0)
+    left = range(combinations + 1, trials)
+    assert points[combinations + 1 :] == [rest.ask(number) for number in left]
+    assert 0 <= len(left) <= trials // 3 + 1
 
 
-def test_optuna_proposes_and_comes_to_the_same_again(tmp_path: Path) -> None:
+def test_a_grid_lies_in_the_middle_of_its_cells() -> None:
+    """Of four cells between 0.001 and 1, by magnitude: 3 / 8 of an order of magnitude from the ends."""
+    grid = Grid(space_of(Method.parse("fedavg")), 0, 9)
+    rates = sorted({grid.ask(number)[LR] for number in range(1, 9)})
+    assert rates == pytest.approx([10 ** (-3 + 3 * share / 8) for share in (1, 3, 5, 7)], rel=0.01)
+
+
+def test_optuna_learns_from_trials_and_comes_to_the_same_again() -> None:
+    """Where accuracy falls with the distance from a learning rate of 0.1, it proposes nearer and nearer."""
     pytest.importorskip("optuna", reason="the extra 'tune' is not installed")
-    first, second = (tuning(tmp_path, Optuna, 12, method=["fedavg"], rounds=3).run(Silent()) for _ in "ab")
-    assert first == second
-    assert len({trial.point[LR] for trial in first[1:]}) == 11
+    space = space_of(Method.parse("fedavg"))
+
+    def far(point: dict[str, Any]) -> float:
+        return abs(math.log10(point.get(LR, 1.0) / 0.1))
+
+    def train(trials: Any, rounds: int, _: float) -> None:
+        for trial in trials:
+            trial.scores[rounds] = 1 - far(trial.point) / 4
+
+    first, again = (Halving([Optuna(space, 0, 63)], 9, 63).run(train) for _ in "ab")
+    assert first == again
+    assert first[0].point == {}
+    distances = [far(trial.point) for trial in first[1:]]
+    assert sum(distances[-18:]) < sum(distances[:18]) / 2  # at random: more
+    assert all(value == float(f"{value:.3g}") for trial in first for value in trial.point.values())
+
+
+def test_trials_are_judged_under_all_conditions_that_are_swept(tmp_path: Path) -> None:
+    sweep = {"partition.alpha": [0.5, 5.0], "local.lr": [0.1, 0.2]}
+    asked = without_tuned(Experiment.of({**TABLE, "method": "fedavg", "rounds": 2, "sweep": sweep}))
+    assert asked.notes[-1] == "tuning looks for local.lr itself: the values in [sweep] are left out"
+    search = begin(asked, tmp_path, "random", 3, math.inf)
+    trials = search.run(Silent())
+    assert search.runs == (3 + 1) * 2 == len(runs_of(search.home)) + 2
+    (best,) = search.best(trials)
+    went = [run for run in runs_of(search.home) if RunSettings.read(run).rounds == 2]
+    told = [
+        row.value for run in went for row in read_table(run / "table.csv") if row.key == "global.accuracy"
+    ]
+    late = told[1::2]  # of two rounds, the second
+    assert sorted(RunSettings.read(run).table["partition"]["alpha"] for run in went) == [0.5, 5.0]
+    assert best.score == pytest.approx(sum(late) / 2)
+    assert late[0] != late[1]
+    assert search.tuned(trials).table()["sweep"] == {"partition.alpha": [0.5, 5.0]}
+    assert reopen(search.home).run(Silent()) == trials
+
+
+def test_a_directory_is_trusted_no_more_than_one_of_runs(tmp_path: Path) -> None:
+    search = begin(Experiment.of({**TABLE, "rounds": 1}), tmp_path, "random", 1, math.inf)
+    path = search.home / "tune.toml"
+    begun = path.read_text()
+    path.write_text(f'imports = ["json"]\n{begun}\n[run]\nray = "elsewhere:1"\n')
+    with pytest.raises(UserError, match=r"import 'json', as its files say: .* add --trust"):
+        reopen(search.home)
+    assert reopen(search.home, trust=True).experiment.means.ray == ""
 
 
 @pytest.mark.parametrize(
@@ -177,7 +320,11 @@ def test_optuna_proposes_and_comes_to_the_same_again(tmp_path: Path) -> None:
         (["--budget", "0", "--per-method"], "every method needs a trial, so give at least 1"),
         (["--budget", "4", "--time", "3m"], "--budget and --time exclude each other"),
         (["--time", "soon"], "write a time like 90s, 30m or 2h"),
-        (["--set", 'sweep={"local.lr"=[1]}'], "tuning looks for the best values itself"),
+        (["--time", "99999d"], "--time 99999d: give at most 10,000 days"),
+        (["--time", "3m", "--sampler", "grid"], "needs to know how many trials there are: give --budget"),
+        (["--budget", "600", "--per-method"], "make up to 1,200 runs: shorten the lists, or add --yes"),
+        (["--budget", str(2 * MOST + 2)], "that is 10,001 trials of a method, give at most 10,000"),
+        (["--trust"], "--trust goes with --resume"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import typer
 
 from fedcohort.util.errors import UserError
 
+MANY = 1000  # runs that are worth a question
+DAYS = 10_000  # the longest time that anybody waits
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -35,6 +38,21 @@ Track = Annotated[
 ]
 
 
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Start very many runs without asking.")]
+
+
+def refuse_many(runs: int, yes: bool) -> None:
+    """Asks before lists on lists are run; where nobody can be asked, it has to be said."""
+    if runs <= MANY or yes:
+        return
+    if not (sys.stdin.isatty() and typer.confirm(f"That makes up to {runs:,} runs. Go on?", err=True)):
+        raise UserError(f"these settings make up to {runs:,} runs: shorten the lists, or add --yes")
+
+
 def seconds_of(text: str | None, option: str) -> float:
     """A time like 2h; without one, for ever."""
     if text is None:
@@ -42,4 +60,7 @@ def seconds_of(text: str | None, option: str) -> float:
     fits = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
     if fits is None or float(fits[1]) == 0:
         raise UserError(f"{option} {text}: write a time like 90s, 30m or 2h")
-    return float(fits[1]) * SECONDS[fits[2]]
+    seconds = float(fits[1]) * SECONDS[fits[2]]
+    if seconds > DAYS * SECONDS["d"]:
+        raise UserError(f"{option} {text}: give at most {DAYS:,} days")
+    return seconds

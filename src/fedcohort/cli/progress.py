@@ -56,10 +56,11 @@ class _Expects(Silent):
 
 
 class Lines(_Expects):
-    """Plain lines: when a run starts, every half minute, and when it ends."""
+    """Plain lines: when a run starts, every half minute, and when it ends; of how many, where that is
+    known."""
 
-    def __init__(self, runs: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.runs, self.clock = runs, clock
+    def __init__(self, runs: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.of, self.clock, self.begun = "" if runs is None else f"/{runs}", clock, 0
         self.lock = threading.Lock()  # several runs go on at a time
         self.started: dict[tuple[str, int], float] = {}
         self.printed: dict[tuple[str, int], float] = {}
@@ -67,30 +68,32 @@ class Lines(_Expects):
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
         with self.lock:
             self.started[method, seed] = self.printed[method, seed] = self.clock()
-            number = len(self.started)
-            messages.print(f"[{number}/{self.runs}] {method}, seed {seed}: {rounds} rounds ...", markup=False)
+            self.begun += 1
+            self._say(f"[{self.begun}{self.of}] {method}, seed {seed}: {rounds} rounds ...")
         return _LineUpdate(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
 
     def _now_and_then(self, line: Line) -> None:
         run, now = (line.method, line.seed), self.clock()
         if now - self.printed[run] >= EVERY and line.done < line.rounds:
             self.printed[run] = now
-            messages.print(f"    {line}{self.in_all}, {megabytes()}", markup=False, soft_wrap=True)
+            self._say(f"    {line}{self.in_all}, {megabytes()}")
 
     def end(self, outcome: Outcome) -> None:
         accuracy = percent(outcome.metrics["global.accuracy"])
         seconds = self.clock() - self.started[outcome.title, outcome.seed]
         run = f"{outcome.title}, seed {outcome.seed}"
-        messages.print(
-            f"    {run}: global accuracy {accuracy} after {seconds:.1f} s{self.in_all}", markup=False
-        )
+        self._say(f"    {run}: global accuracy {accuracy} after {seconds:.1f} s{self.in_all}")
+
+    def _say(self, line: str) -> None:
+        """A line is a line, however long: somebody may search a log for it."""
+        messages.print(line, markup=False, soft_wrap=True)
 
 
 class LiveBoard(_Expects):
     """A live board of the runs that go on, gone when they end."""
 
-    def __init__(self, runs: int) -> None:
-        self.runs, self.ended = runs, 0
+    def __init__(self, runs: int | None) -> None:
+        self.of, self.ended = "" if runs is None else f" of {runs}", 0
         self.lines: dict[tuple[str, int], Line] = {}
         self.live = Live(console=messages, transient=True, refresh_per_second=4, get_renderable=self._board)
         self.live.start()
@@ -107,12 +110,12 @@ class LiveBoard(_Expects):
         self.live.stop()
 
     def _board(self) -> Table:
-        title = f"{self.ended} of {self.runs} runs complete{self.in_all}, {megabytes()}"
+        title = f"{self.ended}{self.of} runs complete{self.in_all}, {megabytes()}"
         return board(list(self.lines.values()), title)
 
 
-def watcher_of(runs: int, silent: bool) -> Silent:
-    """Shows how so many runs go."""
+def watcher_of(runs: int | None, silent: bool) -> Silent:
+    """Shows how so many runs go; None: nobody knows how many there will be."""
     if silent:
         return Silent()
     return LiveBoard(runs) if messages.is_terminal else Lines(runs)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track
+from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track, Trust, Yes, refuse_many
 from fedcohort.util.errors import UserError
 
 SHOWN = 20  # rankings, one for each condition; more are no overview
-MANY = 1000  # runs that are worth a question
 
 if TYPE_CHECKING:
     from fedcohort.data import Federation
@@ -62,13 +61,8 @@ def run(
             "--set rounds=N or an edited file, to more than was asked at first."
         ),
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Start a sweep of very many runs without asking.")
-    ] = False,
+    trust: Trust = False,
+    yes: Yes = False,
     track: Track = None,
     ray: OnRay = None,
     as_json: AsJson = False,
@@ -91,7 +85,7 @@ def run(
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)
             asked = asked if experiment else asked.running_on("")  # a directory does not say where
-            _refuse_many(asked, yes)
+            refuse_many(_runs(asked), yes)
             plan = extend(plan, asked)
         _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
@@ -104,17 +98,13 @@ def run(
     from fedcohort.runs.experiment import Experiment
 
     asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
-    _refuse_many(asked, yes)
+    refuse_many(_runs(asked), yes)
     _compare(asked, out, as_json, quiet)
 
 
-def _refuse_many(experiment: "Experiment", yes: bool) -> None:
-    """Asks before a sweep of lists on lists; where nobody can be asked, it has to be said."""
-    runs = len(experiment.sweep) * len(experiment.seeds) * len(experiment.methods)
-    if runs <= MANY or yes:
-        return
-    if not (sys.stdin.isatty() and typer.confirm(f"That makes up to {runs:,} runs. Go on?", err=True)):
-        raise UserError(f"these settings make up to {runs:,} runs: shorten the lists, or add --yes")
+def _runs(experiment: "Experiment") -> int:
+    """How many it makes at most."""
+    return len(experiment.sweep) * len(experiment.seeds) * len(experiment.methods)
 
 
 def _seeds(text: str) -> list[int]:
@@ -125,7 +115,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) -> None:
-    from fedcohort.cli.tables import messages
+    from fedcohort.cli.tables import tell
     from fedcohort.python.auto import decided
     from fedcohort.python.comparison import notes
     from fedcohort.runs.comparison import prepare
@@ -136,8 +126,8 @@ def _compare(experiment: "Experiment", out: Path, as_json: bool, quiet: bool) ->
         print(f"Stopped; nothing is lost: {stopped.__notes__[0]}", file=sys.stderr)
         raise typer.Exit(130) from None
     plan = prepare(experiment, out)
-    for note in () if as_json or quiet else notes(experiment):
-        messages.print(f"note: {note}", markup=False)
+    if not (as_json or quiet):
+        tell(notes(experiment))
     _carry_out(plan, as_json, quiet)
 
 

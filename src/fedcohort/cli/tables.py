@@ -1,7 +1,7 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -37,6 +37,12 @@ ROOM = 28  # characters of a terminal for the recall of every class
 
 messages = PlainConsole(stderr=True, highlight=False)  # everything that is not a result
 results = PlainConsole(highlight=False)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """What is to be known besides; in a log each is one line."""
+    for note in notes:
+        messages.print(f"note: {note}", markup=False, soft_wrap=not messages.is_terminal)
 
 
 def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequence[str]) -> None:

@@ -1,18 +1,18 @@
 """``tune``: the best settings of every method, with the same budget for each."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fedcohort.cli.options import AsJson, Out, Quiet, seconds_of
+from fedcohort.cli.options import AsJson, Out, Quiet, Trust, Yes, refuse_many, seconds_of
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
-    from fedcohort.runs.tuning import Trial, Tuning
-
-EACH = 9  # trials of a method unless a budget is given
+    from fedcohort.runs.halving import Trial
+    from fedcohort.runs.tuning import Tuning
 
 
 def tune(
@@ -21,13 +21,14 @@ def tune(
         list[str] | None, typer.Option("--set", help="Change a setting: --set rounds=30 (repeatable).")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help=f"Trials in all, shared evenly; without it {EACH} for each method.")
+        int | None, typer.Option(help="Trials in all, shared evenly; without it 9 for each method.")
     ] = None,
     per_method: Annotated[
         bool, typer.Option("--per-method", help="The budget is that of each method.")
     ] = False,
     limit: Annotated[
-        str | None, typer.Option("--time", help="Instead of a budget: begin no trials after 30m, 2h, ...")
+        str | None,
+        typer.Option("--time", help="Instead of a budget: as many trials as end within 30m, 2h, ..."),
     ] = None,
     sampler: Annotated[
         Literal["random", "grid", "optuna"],
@@ -37,27 +38,27 @@ def tune(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the tuning of this directory, as it was begun.")
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
-    ] = False,
+    trust: Trust = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the learning rates and settings with which each method does best, on data held out for that.
 
-    Every method gets as many trials; the best third of them goes on after a third of the rounds. No test row
-    is looked at. Writes an experiment file with the best values, for 'fedcohort run', and a page that shows
-    what was tried.
+    Every method gets as many trials; the best third of them goes on after a third of the rounds. Each is run
+    with every seed, and under every condition that the file sweeps. No test row is looked at. Writes an
+    experiment file with the best values, for 'fedcohort run', and a page that shows what was tried.
 
     [bold]Example[/bold]: fedcohort tune experiment.toml --budget 27 --per-method
     """
     import torch
 
     from fedcohort.cli.progress import watcher_of
+    from fedcohort.cli.tables import tell
+    from fedcohort.python.comparison import notes
     from fedcohort.report.tuned import write_tuned
     from fedcohort.runs.tuning_files import begin, reopen, write_best
-    from fedcohort.util.user_code import own_code_in
+    from fedcohort.util.user_code import resume_command
 
     if resume is not None:
         if experiment or overrides or budget is not None or limit is not None:
@@ -65,21 +66,25 @@ def tune(
         tuning = reopen(resume, trust)
     else:
         from fedcohort.runs.experiment import Experiment
+        from fedcohort.runs.tuning import without_tuned
 
-        if experiment is None:
-            raise UserError("name an experiment file, or a directory of tuning with --resume")
         if trust:
             raise UserError("--trust goes with --resume: an experiment file that you name is trusted")
-        asked = Experiment.read(experiment, overrides or [])
+        if experiment is None:
+            raise UserError("name an experiment file, or a directory of tuning with --resume")
+        asked = without_tuned(Experiment.read(experiment, overrides or []))
         trials = _trials(budget, per_method, limit, len(asked.methods))
+        refuse_many(len(asked.sweep) * len(asked.seeds) * len(asked.methods) * (trials or 1), yes)
         tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
+        if not (as_json or quiet):
+            tell(notes(asked))
     torch.set_num_threads(1)
-    watcher = watcher_of(len(tuning.searches) * len(tuning.experiment.seeds) * (tuning.trials or 1), quiet)
+    watcher = watcher_of(tuning.runs, quiet)
     try:
         done = tuning.run(watcher)
     except KeyboardInterrupt:
-        more = " --trust" * bool(own_code_in(tuning.experiment.table()))
-        print(f"Stopped; nothing is lost. Continue with: fedcohort tune --resume {tuning.home}{more}")
+        command = resume_command(tuning.home, tuning.experiment.table(), "tune")
+        print(f"Stopped; nothing is lost. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         watcher.stop()
@@ -94,6 +99,9 @@ def tune(
 
 def _trials(budget: int | None, per_method: bool, limit: str | None, methods: int) -> int | None:
     """Of each method; None: as many as there is time for."""
+    from fedcohort.runs.halving import EACH
+    from fedcohort.runs.tuning_files import MOST
+
     if budget is None:
         return None if limit is not None else EACH
     if limit is not None:
@@ -101,7 +109,10 @@ def _trials(budget: int | None, per_method: bool, limit: str | None, methods: in
     least = 1 if per_method else methods
     if budget < least:
         raise UserError(f"--budget {budget}: every method needs a trial, so give at least {least}")
-    return budget if per_method else budget // methods
+    each = budget if per_method else budget // methods
+    if each > MOST:
+        raise UserError(f"--budget {budget}: that is {each:,} trials of a method, give at most {MOST:,}")
+    return each
 
 
 def _methods(tuning: "Tuning", done: "list[Trial]") -> list[dict[str, Any]]:

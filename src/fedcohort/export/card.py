@@ -8,6 +8,7 @@ from fedcohort.export.served import Served
 from fedcohort.runs.evaluation import CHOSEN
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
+from fedcohort.stats.intervals import of_share
 from fedcohort.util.names import in_markdown, safe_name
 
 SHOWN = 50  # columns and classes that are listed
@@ -122,12 +123,10 @@ def _pooled(rows: Iterable[Row]) -> tuple[int, int]:
 
 
 def share(right: int, total: int) -> str:
-    """With Wilson's interval."""
-    from scipy.stats import binomtest
-
+    """With its interval."""
     if not total:
         return "unknown, as there are none"
-    low, high = binomtest(right, total).proportion_ci(method="wilson")
+    low, high = of_share(right, total)
     return f"{right / total:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from fedcohort.cli.tune import EACH
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.halving import EACH
 from fedcohort.runs.sweep import Sweep
 from fedcohort.util.cpu import one_thread
 
@@ -16,13 +16,17 @@ def decided(experiment: Experiment, out: Path, progress: bool) -> Experiment:
     if not experiment.undecided:
         return experiment
     from fedcohort.cli.progress import watcher_of
+    from fedcohort.cli.tables import tell
+    from fedcohort.report.tuned import write_tuned  # not before: plotly takes its time
     from fedcohort.runs.tuning_files import begin, write_best
 
     among = tuple(method for method in experiment.methods if method.title in experiment.undecided)
     own = {title: local for title, local in experiment.own_local.items() if title in experiment.undecided}
-    asked = replace(experiment, methods=among, own_local=own, sweep=Sweep(), trackers=())
+    asked = replace(experiment, methods=among, own_local=own, sweep=Sweep(), given={}, trackers=())
     tuning = begin(asked, out, "random", EACH, math.inf)
-    watcher = watcher_of(len(among) * len(asked.seeds) * EACH, silent=not progress)
+    if progress:
+        tell(experiment.notes)  # why there is anything to tune
+    watcher = watcher_of(tuning.runs, silent=not progress)
     try:
         with one_thread():
             trials = tuning.run(watcher)
@@ -32,14 +36,12 @@ def decided(experiment: Experiment, out: Path, progress: bool) -> Experiment:
     finally:
         watcher.stop()
     write_best(tuning, trials)
-    tuned, best = (
-        tuning.tuned(trials),
-        max(tuning.best(trials), key=lambda trial: (trial.rounds, trial.score)),
-    )
+    write_tuned(tuning, trials)
+    tuned = tuning.tuned(trials)
+    best = max(tuning.best(trials), key=lambda trial: (trial.rounds, trial.score))
     method = tuned.methods[best.method]
     others = tuple(each for each in experiment.methods if each not in among)
     local = {title: given for title, given in experiment.own_local.items() if title not in own}
     local |= {title: given for title, given in tuned.own_local.items() if title == method.title}
     note = f"tuning chose {method}, {best.score:.1%} right on held-out rows: see {tuning.home}"
-    notes = (*experiment.notes, note)
-    return replace(experiment, methods=(*others, method), own_local=local, undecided=(), notes=notes)
+    return replace(experiment, methods=(*others, method), own_local=local, undecided=(), notes=(note,))

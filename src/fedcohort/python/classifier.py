@@ -1,6 +1,6 @@
 """``fc.FederatedClassifier``: federated training behind scikit-learn's words."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -24,9 +24,12 @@ from fedcohort.data.scaling import scaled
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models import flat_model
 from fedcohort.presets import read_method
-from fedcohort.runs.auto import advice_for, several, wish_of
+from fedcohort.runs.auto import advice_for, wish_of
 from fedcohort.runs.experiment import HELD_OUT
+from fedcohort.runs.halving import EACH, JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.run import Evaluation, run
+from fedcohort.runs.search import LR, Search, space_of
+from fedcohort.runs.sweep import with_settings
 from fedcohort.util.cpu import one_thread
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
@@ -37,8 +40,8 @@ Rounds = Annotated[int, at_least(1)]
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):
-    """Trains a network across clients with one method, or with the one that is advised for its labels
-    (``"auto"``; ``method_`` is what it became); scikit-learn's conventions hold.
+    """Trains a network across clients with one method, or with the best of those that are advised for their
+    labels (``"auto"``; ``method_`` and ``lr_`` are what it became); scikit-learn's conventions hold.
 
     ``fit(X, y, clients=ids)`` takes one client id for each row. Without them the rows are dealt to simulated
     clients by ``partition``, such as ``"dirichlet(clients=30, alpha=0.1)"``; None: ten equal random shares.
@@ -91,29 +94,51 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
             names = tuple(map(str, self.classes_))
             numbers = torch.ones(X.shape[1], dtype=torch.bool) if self.scale else None
             data = Dataset(_tensor(X), torch.from_numpy(codes), names, owner=ids, numbers=numbers)
-            self.method_ = method = self._method(data, seed)
-            federation = self._dealt(data, method, seed)
-            self._train(federation, method, seed)
+            self.method_, self.lr_ = self._chosen(data, seed)
+            federation = self._dealt(data, self.method_, seed)
+            self._train(federation, seed)
         self.clients_ = np.array(federation.clients) if ids is None else ids[_first_rows(federation)]
         return self
 
-    def _method(self, data: Dataset, seed: int) -> Method:
+    def _chosen(self, data: Dataset, seed: int) -> tuple[Method, float]:
+        """The method and the clients' learning rate, as they are given or as ``auto`` finds them."""
         if not isinstance(self.method, str):
-            return self.method
+            return self.method, self.lr
         wish = wish_of(self.method)
         if wish is None:
-            return read_method(self.method)
-        task = Task.of(
-            self._dealt(data, Method.of(), seed), self.model, dict(self.settings or {}), cohort=self.cohort
-        )
-        advice = advice_for(task, wish)
-        if len(advice.choices) > 1:
-            raise UserError(f"{several(advice)}: search over 'method' with GridSearchCV")
-        return read_method(advice.best.method)
+            return read_method(self.method), self.lr
+        task = self._task(self._dealt(data, Method.of(), seed), self.lr, seed)
+        methods = [read_method(name) for name in advice_for(task, wish).choices]
+        return (methods[0], self.lr) if len(methods) == 1 else self._tuned(methods, data, seed)
 
-    def _dealt(self, data: Dataset, method: Method, seed: int) -> Federation:
+    def _tuned(self, methods: Sequence[Method], data: Dataset, seed: int) -> tuple[Method, float]:
+        """The one of them that does best on rows held out for that, with the values that are best there."""
+        searches = [Search(space_of(method), seed, EACH) for method in methods]
+        halving = Halving(searches, checked(self.rounds, Rounds, "rounds"), EACH)
+        federations = [self._dealt(data, method, seed, tuning=JUDGED_ON) for method in methods]
+
+        def tried(trial: Trial) -> tuple[Method, float]:
+            return with_settings([methods[trial.method]], trial.point)[0], trial.point.get(LR, self.lr)
+
+        def train(trials: Sequence[Trial], rounds: int, _: float) -> None:
+            for trial in trials:
+                method, lr = tried(trial)
+                task = self._task(federations[trial.method], lr, seed)
+                rows = run(method, task, rounds, Evaluation(every=halving.every)).rows
+                trial.scores[rounds] = late_score(rows, rounds)
+
+        best = halving.best(halving.run(train))
+        return tried(max(best, key=lambda trial: (trial.rounds, trial.score)))
+
+    def _dealt(self, data: Dataset, method: Method, seed: int, tuning: float = 0.0) -> Federation:
         held_out = HELD_OUT if "validation" in method.uses else 0.0
-        return federate(data, self._partitioner(data), SplitPlan("pool", 0.0, held_out), seed)
+        split = SplitPlan("pool", test=0.0, validation=held_out, tuning=tuning)
+        return federate(data, self._partitioner(data), split, seed)
+
+    def _task(self, federation: Federation, lr: float, seed: int) -> Task:
+        local = build(Local, {"lr": lr, "epochs": self.epochs, "batch": self.batch}, "local")
+        settings = dict(self.settings or {})
+        return Task.of(federation, self.model, settings, local=local, cohort=self.cohort, seed=seed)
 
     def _partitioner(self, data: Dataset) -> Partitioner | None:
         if data.owner is not None:
@@ -125,15 +150,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         name, parameters = parse_one(self.partition, "partition")
         return partitioner(name, **parameters)
 
-    def _train(self, federation: Federation, method: Method, seed: int) -> None:
+    def _train(self, federation: Federation, seed: int) -> None:
         """Holds what predictions need, in numbers."""
-        local = build(Local, {"lr": self.lr, "epochs": self.epochs, "batch": self.batch}, "local")
-        settings, rounds = dict(self.settings or {}), checked(self.rounds, Rounds, "rounds")
-        task = Task.of(federation, self.model, settings, local=local, cohort=self.cohort, seed=seed)
-        result = run(method, task, rounds, Evaluation(every=rounds))
-        task = task.for_method(method)
-        self._service = Service.of(method, result.state, task, ReferenceEngine(task))
-        self._scale, self._network = federation.scale, (self.model, settings)
+        rounds, task = checked(self.rounds, Rounds, "rounds"), self._task(federation, self.lr_, seed)
+        result = run(self.method_, task, rounds, Evaluation(every=rounds))
+        task = task.for_method(self.method_)
+        self._service = Service.of(self.method_, result.state, task, ReferenceEngine(task))
+        self._scale, self._network = federation.scale, (self.model, dict(self.settings or {}))
 
     def predict_proba(self, X: Any, clients: ArrayLike | None = None) -> np.ndarray:
         """``[n, classes_]``: the answer of the model that serves each row's client."""

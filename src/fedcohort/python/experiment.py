@@ -102,10 +102,9 @@ class Experiment:
             self._hold(decided(self.settings, Path(out), progress))
         plan = prepare(self.settings, Path(out)) if resume is None else self._reopened(Path(resume))
         if progress and resume is None:
-            from fedcohort.cli.tables import messages
+            from fedcohort.cli.tables import tell
 
-            for note in notes(self.settings):
-                messages.print(f"note: {note}", markup=False)
+            tell(notes(self.settings))
         try:
             return complete(plan, progress)
         except KeyboardInterrupt as stopped:

@@ -147,7 +147,8 @@ def accuracy_cards(evidence: Evidence) -> Iterator[Card]:
     for scope in scopes(evidence):
         key, tags = f"{scope}.accuracy", {"scope": scope}
         drawn = lines(evidence, by_round(evidence, key), "round %{x}: %{y:.1%}")
-        about = "Bands are one standard deviation over seeds. " * (len(evidence.seeds) > 1)
+        bands = "Bands are one standard deviation over seeds; of many methods, the one below the pointer. "
+        about = bands * (len(evidence.seeds) > 1)
         legend = "Click a method in the legend to hide it, double-click to see it alone."
         yield Card(
             f"Accuracy by round ({said(scope)})",

@@ -87,6 +87,11 @@ class Run:
         used = self.visits[self.visits[:, 3] > 0, 1]
         return np.bincount(used, minlength=len(self.clients))
 
+    @cached_property
+    def everybody(self) -> bool:
+        """Whether all clients were to train in every round: then there is nobody to select."""
+        return len(self.visits) >= self.rounds * len(self.clients)
+
     @property
     def tags(self) -> dict[str, str]:
         """Of what a page shows about this run alone."""
@@ -136,6 +141,11 @@ class Evidence:
     def look(self, title: str) -> dict[str, Any]:
         """The line of a method, the same under every condition."""
         return look((self.whole or self).titles.index(title), title in self.references)
+
+    @property
+    def pooled(self) -> frozenset[str]:
+        """Of the titles, those that need all data in one place, so that no client could use them."""
+        return frozenset(run.title for run in self.runs if run.about.pooled)
 
     @property
     def references(self) -> frozenset[str]:

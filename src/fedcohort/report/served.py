@@ -8,6 +8,7 @@ from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.luck import luck_card
 from fedcohort.report.page import Card, Led, Table
 from fedcohort.report.service import Service, worst_tenth
+from fedcohort.stats.intervals import of_share
 from fedcohort.stats.label_distances import pooled, proportions
 
 TOLD = 4  # clients about whom there is a paragraph
@@ -55,9 +56,9 @@ def sentences(service: Service) -> list[str | Led]:
         worst = int(np.nanargmin(run.accuracy))
         found.append("No client is served worse than luck explains. The lowest accuracy, which may be luck:")
         return [*found, Led(f"{run.clients[worst]}:", paragraph(service, worst))]
-    names = [run.clients[client] for client in bad]
     share = f"{len(bad):,} of {len(known):,} clients {'is' if len(bad) == 1 else 'are'}"
-    found.append(f"{share} served worse than luck explains: {_some(names)}.")
+    more = f"; {TOLD} of them here, the others in the table below" if len(bad) > TOLD else ""
+    found.append(f"{share} served worse than luck explains{more}.")
     return [*found, *(Led(f"{run.clients[client]}:", paragraph(service, client)) for client in bad[:TOLD])]
 
 
@@ -88,7 +89,9 @@ def _by_method(service: Service) -> str | None:
 def paragraph(service: Service, client: int) -> str:
     """One client: how it is served, why, and what to try."""
     run = service.run
-    start = f"{run.accuracy[client]:.0%} of its {run.test_size[client]:.0f} test samples are right."
+    right, size = run.accuracy[client], run.test_size[client]
+    low, high = of_share(right * size, size)
+    start = f"{right:.0%} of its {size:.0f} test samples are right (95 %: {low:.0%} to {high:.0%})."
     return " ".join([start, *_reasons(service, client), _advice(service, client)])
 
 
@@ -137,6 +140,18 @@ def _explained(service: Service, client: int) -> str:
     )
 
 
+def _why(service: Service, client: int) -> str:
+    """In a few words."""
+    found = [
+        "its labels suit another group" if service.nearer(client) is not None else "",
+        "rarely trained" if service.rarely(client) else "",
+        "its classes are hard ones" if service.by_labels(client) else "",
+    ]
+    return ", ".join(filter(None, found)) or (
+        "unknown" if np.isnan(service.expected[client]) else "not its labels"
+    )
+
+
 def _advice(service: Service, client: int) -> str:
     if (best := service.best_elsewhere(client)) is not None:
         if best.about.silent:
@@ -144,12 +159,13 @@ def _advice(service: Service, client: int) -> str:
         return f"Try {best.title}, which gets {best.accuracy[client]:.0%} here."
     if service.nearer(client) is not None:
         return "Try grouping by labels (clust_psi_pfl), or let clients choose their model (ifca)."
-    if service.rarely(client):
+    if service.rarely(client) and not service.run.everybody:
         return "Try a selector that seeks clients with high losses (fedlecc, power_of_choice)."
     if np.isnan(service.expected[client]):
         return "Try weighing clients by their loss (qfedavg), or a model of its own (fedsoft)."
     if service.by_labels(client):
-        return "Try cohorts with even labels (fedentopt) or margins for rare classes (fedlc)."
+        cohorts = "" if service.run.everybody else "cohorts with even labels (fedentopt) or "
+        return f"Try {cohorts}margins for rare classes (fedlc), or class weights (balanced)."
     return (
         "Compare its attributes with the others' (diagnose --features), and try a model of its own (fedsoft)."
     )
@@ -161,7 +177,7 @@ def _table(service: Service) -> Table:
     shown = [*service.bad, *(client for client in lowest if client not in named)][:LISTED]
     columns = ["client", ">accuracy", ">test samples", ">by labels", ">rounds trained"]
     grouped, compared = len(np.unique(run.group)) > 1, bool(service.elsewhere)
-    columns += [">group", ">nearer group"] * grouped + ["served better by"] * compared
+    columns += [">group", ">nearer group"] * grouped + ["served better by"] * compared + ["why"]
     rows = []
     for client in shown:
         best, near = service.best_elsewhere(client), service.nearer(client)
@@ -174,7 +190,7 @@ def _table(service: Service) -> Table:
         ]
         row += [f"{run.group[client]}", "–" if near is None else f"{near[0]}"] * grouped
         row += ["–" if best is None else f"{best.title} ({best.accuracy[client]:.0%})"] * compared
-        rows.append(row)
+        rows.append([*row, _why(service, client) if client in named else "may be luck"])
     return Table(columns, rows, frozenset((row, 0) for row in range(min(len(named), LISTED))))
 
 

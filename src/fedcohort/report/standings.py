@@ -30,7 +30,8 @@ from fedcohort.runs.standings import (
     uneven,
     verdict,
 )
-from fedcohort.stats.paired import LEVEL, SEEDS, Paired, holm, paired
+from fedcohort.stats.intervals import LEVEL
+from fedcohort.stats.paired import SEEDS, Paired, holm, paired
 
 LOSSES = (f"{VALIDATION}global.loss", "global.loss")
 FOUND = {  # by whether test samples ranked methods
@@ -40,9 +41,9 @@ FOUND = {  # by whether test samples ranked methods
 
 
 def standings_of(evidence: Evidence) -> list[Standing]:
-    """Best first; references, which are no federated methods, after all others."""
-    ranked, references = rank([run.outcome for run in evidence.runs]), evidence.references
-    return sorted(ranked, key=lambda standing: standing.method in references)
+    """Best first; those that nobody could use, as they need all data in one place, after all others."""
+    ranked = rank([run.outcome for run in evidence.runs])
+    return sorted(ranked, key=lambda standing: standing.method in evidence.pooled)
 
 
 def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, str]:
@@ -93,7 +94,7 @@ def _common(runs: Sequence[Run], leader: Standing, theirs: str) -> list[tuple[fl
 
 
 def leaderboard_card(evidence: Evidence) -> Card:
-    standings, references = standings_of(evidence), evidence.references
+    standings = standings_of(evidence)
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
     told = [*columns(standings), *class_columns(standings), *aside_columns(standings)]
@@ -109,8 +110,10 @@ def leaderboard_card(evidence: Evidence) -> Card:
             for key, _, _, kind in told
         ]
         rows.append([standing.method, str(len(standing.seeds)), *shown, *_test_cells(standing, tests)])
-    for column, (key, _, more, _) in enumerate(told):  # references are the last rows, and never the best
-        values = [round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in references]
+    for column, (key, _, more, _) in enumerate(told):  # pooled ones are the last rows, and never the best
+        values = [
+            round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in evidence.pooled
+        ]
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
@@ -232,13 +235,18 @@ def headline(evidence: Evidence) -> str:
     value = cell(best.mean.get(key, np.nan), 0, nature(key)[1], False)
     text = f"{best.method} is best by {spelled(key)}{aside}, {value}"
     tests = against_leader(evidence, standings)
+    return f"{text}{sureness(tests, len(standings) - 1)}"
+
+
+def sureness(tests: dict[str, Paired], others: int) -> str:
+    """Of a lead over so many other methods: how much of it may be luck."""
     if not tests:
-        return f"{text}; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."
+        return f"; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."
     beaten = [title for title, test in tests.items() if test.p < LEVEL and test.mean > 0]
-    if len(beaten) == len(standings) - 1:
-        return f"{text}, significantly ahead of every other method (paired t-tests, Holm, p < {LEVEL})."
+    if len(beaten) == others:
+        return f", significantly ahead of every other method (paired t-tests, Holm, p < {LEVEL})."
     seeds = max(test.seeds for test in tests.values())
     how = f"(paired t-tests over {seeds} seeds, Holm, p < {LEVEL})"
     if not beaten:
-        return f"{text}, but its lead over any other method may be luck of the seeds {how}."
-    return f"{text}; significant is its lead over {', '.join(beaten)} {how}."
+        return f", but its lead over any other method may be luck of the seeds {how}."
+    return f"; significant is its lead over {', '.join(beaten)} {how}."

@@ -7,8 +7,9 @@ from typing import Any
 from fedcohort.report import write_page
 from fedcohort.report.page import Card, Filter, Page, Tab, Table
 from fedcohort.report.style import COLOURS, figure, plain
+from fedcohort.runs.halving import Trial
 from fedcohort.runs.search import LR
-from fedcohort.runs.tuning import Trial, Tuning
+from fedcohort.runs.tuning import Tuning
 
 PAGE = "tuned.html"
 
@@ -19,8 +20,8 @@ def write_tuned(tuning: Tuning, trials: Sequence[Trial]) -> Path:
     cards = [_best(tuning, trials, titles)]
     for method, title in enumerate(titles):
         own = [trial for trial in trials if trial.method == method]
-        cards += [_card(title, key, own, tuning) for key in tuning.searches[method].space]
-    rungs = ", ".join(map(str, tuning.rungs))
+        cards += [_card(title, key, own, tuning) for key in tuning.halving.searches[method].space]
+    rungs = ", ".join(map(str, tuning.halving.rungs))
     subtitle = (
         f"{tuning.experiment.name} · {len(trials)} trials, compared after {rungs} rounds on held-out data"
     )
@@ -43,22 +44,29 @@ def _card(title: str, key: str, trials: Sequence[Trial], tuning: Tuning) -> Card
     """One setting of a method: a point a trial, in the colour of how far it went."""
     import plotly.graph_objects as go
 
-    where, _ = tuning.searches[trials[0].method].space[key]
+    halving = tuning.halving
+    where, _ = halving.searches[trials[0].method].space[key]
     traces: list[Any] = []
-    for colour, rounds in zip(COLOURS, tuning.rungs, strict=False):
-        some = [trial for trial in trials if trial.rounds == rounds and key in trial.point]
+    for colour, rounds in zip(COLOURS, halving.rungs, strict=False):
+        some = [trial for trial in trials if trial.rounds == rounds]
+        values = [tuning.values(trial) for trial in some]
         traces.append(
             go.Scatter(
-                x=[trial.point[key] for trial in some],
+                x=[own[key] for own in values],
                 y=[trial.score for trial in some],
                 mode="markers",
-                name=f"given up after {rounds} rounds" if rounds < tuning.rungs[-1] else f"{rounds} rounds",
-                marker={"color": colour, "size": 10},
-                hovertext=[plain(", ".join(f"{k}={v:g}" for k, v in trial.point.items())) for trial in some],
+                name=f"given up after {rounds} rounds" if rounds < halving.length else f"{rounds} rounds",
+                marker={
+                    "color": colour,
+                    "size": 10,
+                    "symbol": ["diamond" if trial.number == 0 else "circle" for trial in some],
+                },
+                hovertext=[plain(", ".join(f"{k}={v:g}" for k, v in own.items())) for own in values],
                 hovertemplate="%{y:.1%}: %{hovertext}<extra></extra>",
             )
         )
     what = "the clients' learning rate" if key == LR else key
     axis = {"type": "log"} if where.by_magnitude else {}
     chart = figure(traces, plain(what), "accuracy on held-out data", xaxis=axis, yaxis={"tickformat": ".0%"})
-    return Card(f"{title}: {what}", figure=chart, tags={"method": title})
+    about = "A point for each trial; the diamond has the file's own values."
+    return Card(f"{title}: {what}", about, figure=chart, tags={"method": title})

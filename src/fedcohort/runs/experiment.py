@@ -27,6 +27,7 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.data.tables import TABLES
 from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
@@ -91,6 +92,9 @@ class Experiment:
         """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``; unless its clients are
         simulated here, its methods must be named."""
         path = Path(path)
+        if path.name.lower().endswith(TABLES):
+            command = f"fedcohort init {path} --client COLUMN --label COLUMN"
+            raise UserError(f"{path} is a table, not an experiment file: '{command}' writes one for it")
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -6,7 +6,7 @@ that could be said about single clients or classes explains them.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -38,6 +38,30 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "seeds": list(self.seeds), "sentence": str(self)}
+
+
+SEVERAL = {  # what several methods have in common
+    "diverged": "diverged",
+    "constant": "answer no more right than the most common answer",
+    "never": "never give some classes as an answer",
+    "own constant": "serve the average client no better than its own most common answer",
+}
+
+
+def in_few_words(found: Sequence[Finding]) -> list[str]:
+    """One sentence for each kind of finding, whatever the number of methods."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in found:
+        kinds.setdefault(finding.kind, []).append(finding)
+    return [
+        str(own[0]) if len(own) == 1 else f"{_listed(own)} {SEVERAL[kind]}: {own[0].cure}."
+        for kind, own in kinds.items()
+    ]
+
+
+def _listed(found: Sequence[Finding]) -> str:
+    *others, last = dict.fromkeys(finding.method for finding in found)
+    return f"{', '.join(others)} and {last}"
 
 
 def findings(method: str, runs: Runs) -> tuple[Finding, ...]:

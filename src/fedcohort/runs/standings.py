@@ -10,7 +10,7 @@ from typing import Any
 from fedcohort.core.evaluate import VALIDATION
 from fedcohort.runs.conditions import combinations, joins, place, swept
 from fedcohort.runs.evaluation import CHOSEN
-from fedcohort.runs.findings import Finding, findings
+from fedcohort.runs.findings import Finding, findings, in_few_words
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.recorder import jsonable
@@ -273,9 +273,9 @@ def verdict(standings: Sequence[Standing]) -> str:
 
 
 def remarks(standings: Sequence[Standing]) -> list[str]:
-    """What else is wrong, beyond the verdict."""
-    found = [str(finding) for standing in standings for finding in standing.findings]
-    return found[1:] if standings[0].findings else found
+    """What else is wrong, beyond the verdict; a sentence for each kind."""
+    found = [finding for standing in standings for finding in standing.findings]
+    return in_few_words(found[1:] if standings[0].findings else found)
 
 
 def uneven(standings: Sequence[Standing], references: Collection[str] = ()) -> str:

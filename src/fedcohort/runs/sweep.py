@@ -59,7 +59,7 @@ class Sweep:
             if not equals or not key.strip():
                 raise UserError(f"--sweep {text}: write it like --sweep local.lr=0.01,0.1")
             several = value_of(values if values.lstrip().startswith("[") else f"[{values}]")
-            words = [word.strip() for word in BETWEEN.split(values)]  # such as names, which TOML wants quoted
+            words = [value_of(word) for word in BETWEEN.split(values)]  # such as names without quotes
             found.append((key.strip(), _listed(key.strip(), several if isinstance(several, list) else words)))
         return cls(tuple(found))._checked()
 

@@ -1,15 +1,17 @@
 """What tuning keeps in its directory: how it was begun, and at its end an experiment with the best values."""
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
 
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.halving import Halving, Trial
 from fedcohort.runs.recorder import disk_mistakes, new_directory
 from fedcohort.runs.search import SAMPLERS, space_of
-from fedcohort.runs.tuning import Trial, Tuning
+from fedcohort.runs.tuning import Tuning
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged, fields, read_toml
@@ -17,22 +19,22 @@ from fedcohort.util.settings import above, at_most, between
 from fedcohort.util.user_code import own_code_in, refuse_unknown_code
 
 BEGUN, BEST = "tune.toml", "best.toml"
-LONGEST = 1e9  # seconds
+MOST, LONGEST = 10_000, 1e9  # trials of a method, and seconds
 ABOUT = {
     "sampler": Literal["random", "grid", "optuna"],
-    "trials": Annotated[int, between(1, 10**6)] | None,
+    "trials": Annotated[int, between(1, MOST)] | None,
     "seconds": Annotated[float, above(0), at_most(LONGEST)] | None,
 }
 
 
 def begin(experiment: Experiment, out: Path, sampler: str, trials: int | None, seconds: float) -> Tuning:
     """In a new directory ``out/<name>-tune-NNN``."""
-    if experiment.sweep.values:
-        raise UserError("sweep: tuning looks for the best values itself: remove it, or use 'fedcohort run'")
-    for seed in experiment.seeds:
-        experiment.task(seed)  # mistakes show before anything is written
+    about = {"sampler": sampler, "trials": trials, "seconds": seconds if seconds < inf else None}
+    _tuning(experiment, out, about)  # mistakes show before anything is written
+    for _, variant in experiment.variants():
+        for seed in experiment.seeds:
+            variant.task(seed)
     home = new_directory(out, f"{experiment.name}-tune")
-    about = {"sampler": sampler, "trials": trials, "seconds": seconds if seconds < float("inf") else None}
     given = {key: value for key, value in about.items() if value is not None}
     with disk_mistakes(home):
         write_atomically(home / BEGUN, tomli_w.dumps({**experiment.table(), "tune": given}).encode())
@@ -63,5 +65,5 @@ def write_best(tuning: Tuning, trials: Sequence[Trial]) -> Path:
 
 def _tuning(experiment: Experiment, home: Path, about: dict[str, Any]) -> Tuning:
     make, trials, seed = SAMPLERS[about["sampler"]], about["trials"], experiment.seeds[0]
-    searches = [make(space_of(method), seed, trials or 0) for method in experiment.methods]
-    return Tuning(experiment, home, searches, trials, about["seconds"] or float("inf"))
+    searches = [make(space_of(method), seed, trials) for method in experiment.methods]
+    return Tuning(experiment, home, Halving(searches, experiment.rounds, trials, about["seconds"] or inf))

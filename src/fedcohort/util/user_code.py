@@ -106,9 +106,10 @@ def _deed(name: str) -> str:
     return f"call '{name}' to make its model" if ":" in name else f"import '{name}'"
 
 
-def resume_command(directory: Path, table: Mapping[str, Any]) -> str:
-    """What continues a run directory with these settings."""
-    return f"fedcohort run --resume {shlex.quote(str(directory))}{' --trust' * bool(own_code_in(table))}"
+def resume_command(directory: Path, table: Mapping[str, Any], command: str = "run") -> str:
+    """What continues a directory with these settings."""
+    trust = " --trust" * bool(own_code_in(table))
+    return f"fedcohort {command} --resume {shlex.quote(str(directory))}{trust}"
 
 
 def comes_with_fedcohort(registry: Registry[Any], name: str) -> bool:
