@@ -17,7 +17,9 @@ from fedcohort.runs.standings import (
     lowest_recall,
     nature,
     rank,
+    rankings,
     spelled,
+    verdict,
 )
 from fedcohort.util.errors import UserError
 
@@ -142,3 +144,11 @@ def test_the_metric_is_a_setting_and_runs_from_before_it_keep_their_names() -> N
     assert Experiment.of(other.table()).evaluation.ranked_by == LOSS
     with pytest.raises(UserError, match=r"evaluate.metric.*global.balanced_accuracy"):
         Experiment.of({"method": "fedavg", "evaluate": {"metric": "balanced"}})
+
+
+def test_what_needs_all_data_in_one_place_is_never_best() -> None:
+    numbers = {"centralised": 0.9, "fedavg": 0.8, "local_only": 0.7}
+    outcomes = [Outcome(method, 0, Path(), {"global.accuracy": value}) for method, value in numbers.items()]
+    (ranked,) = rankings(outcomes, {"centralised"})
+    assert [standing.method for standing in ranked] == ["fedavg", "local_only", "centralised"]
+    assert verdict(ranked).startswith("fedavg is best by global accuracy, 80.0%")

@@ -155,14 +155,14 @@ def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json:
     from fedcohort.cli.tables import results, show_ranking
     from fedcohort.runs.standings import SCOPES, rankings, verdict
 
-    ranked = rankings(outcomes)
+    references = [method.title for method in experiment.methods if method.pooled]
+    ranked = rankings(outcomes, references)
     if as_json:
         runs = [outcome.to_dict() for outcome in outcomes]
         leaderboard = [standing.to_dict() for standings in ranked for standing in standings]
         verdicts = [{"settings": each[0].settings, "sentence": verdict(each)} for each in ranked]
         print(json.dumps({"verdicts": verdicts, "runs": runs, "leaderboard": leaderboard}))
         return
-    references = [method.title for method in experiment.methods if method.pooled]
     for standings in ranked[:SHOWN]:
         show_ranking(standings, experiment.rounds, references)
     if len(ranked) > SHOWN:

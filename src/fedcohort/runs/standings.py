@@ -176,13 +176,15 @@ def with_conditions(home: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
     ]
 
 
-def rankings(outcomes: Sequence[Outcome]) -> list[list[Standing]]:
-    """A ranking for each combination of conditions: no two values of one are ever ranked together."""
+def rankings(outcomes: Sequence[Outcome], pooled: Collection[str] = ()) -> list[list[Standing]]:
+    """A ranking for each combination of conditions: no two values of one are ever ranked together. Methods
+    that are ``pooled`` come last: they need all data in one place, so that no client could use them."""
     conditions = combinations([outcome.settings for outcome in outcomes])
-    return [
+    ranked = (
         rank([replace(outcome, settings=told) for outcome in outcomes if joins(outcome.settings, told)])
         for told in conditions
-    ]
+    )
+    return [sorted(own, key=lambda standing: standing.method in pooled) for own in ranked]
 
 
 def rank(outcomes: Sequence[Outcome]) -> list[Standing]:
