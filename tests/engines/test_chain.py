@@ -1,5 +1,7 @@
 """Chains of layers by hand: which networks are one, and that they move as autograd would move them."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from torch import nn
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
-from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.engines import chain, lowrank, torchscript
 from fedcohort.engines.chain import Chain, Norm, Tail
@@ -47,9 +49,13 @@ def test_a_correction_after_each_step_agrees_with_the_reference():
     compare(CHAINS["strided"], "scaffold(mode='niid')", OPTIMISERS["momentum"])
 
 
+@cache
+def digits() -> Federation:
+    return federate(load("digits"), partitioner("dirichlet", clients=20, alpha=0.5), SplitPlan())
+
+
 def compare(build, text, local):
-    deal = partitioner("dirichlet", clients=10, alpha=0.5)
-    task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=local, cohort=4)
+    task = Task.of(digits(), build, local=local, cohort=2)
     assert PoolEngine(task).chain is not None
     slow, fast = (play(Method.parse(text), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine))
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params

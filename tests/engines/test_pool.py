@@ -42,8 +42,8 @@ def path(request, monkeypatch):
 @pytest.mark.parametrize("text", METHODS)
 def test_linear_networks_agree_with_the_reference(text, local, path):
     task, method = tiny_task(local=local), Method.parse(text)
-    slow, told = play(method, task, 3)
-    fast, also_told = play(method, task, 3, engine=PoolEngine(task))
+    slow, told = play(method, task, 2)
+    fast, also_told = play(method, task, 2, engine=PoolEngine(task))
     for ours, theirs in zip(fast.groups, slow.groups, strict=True):
         torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
     assert [report.loss for report in told] == pytest.approx([report.loss for report in also_told], abs=1e-5)
@@ -213,8 +213,8 @@ def small_cnn(classes: int) -> nn.Module:
 @pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
 def test_any_network_agrees_with_the_reference(local):
     """Convolutions, BatchNorm and its buffers, max-pooling through the faster kernel."""
-    deal = partitioner("dirichlet", clients=10, alpha=0.5)
-    task = Task.of(federate(load("digits"), deal, SplitPlan()), small_cnn, local=local, cohort=4)
+    deal = partitioner("dirichlet", clients=20, alpha=0.5)
+    task = Task.of(federate(load("digits"), deal, SplitPlan()), small_cnn, local=local, cohort=2)
     slow, fast = (
         play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine)
     )

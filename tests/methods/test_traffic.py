@@ -22,6 +22,7 @@ BESIDE = 2 * NUMBER + FLOAT  # steps, samples and mean loss
 UP = W + BESIDE
 
 SAME = {"fedavg", "uniform", "plain", "one", "explore", "fedprox", "fedrs", "fedlc", "feddyn", "cfl", "fesem"}
+SAME |= {"balanced", "focal", "unchanged", "finetune"}  # what they do they do at the client
 SAME |= {"fairavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova", "median", "clip", "server_sgd"}
 COUNTED = {"fedcls", "fedentopt", "clust_psi_pfl"}  # label counts once, nothing else
 ELSEWHERE = {

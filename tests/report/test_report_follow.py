@@ -52,7 +52,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
 
     monkeypatch.setattr(server.reports, "report", slowly)
     page.click("h2 a", no_wait_after=True)
-    page.wait_for_url("**/report/*", timeout=10_000)
+    page.wait_for_url("**/report/*")
     page.close()
 
 

@@ -18,7 +18,7 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.stored import FinishedRun
 from fedcohort.util.names import in_order
 
-SITES = 60
+SITES = 25
 CLASSES = ("a", "b", "c", "d")
 
 

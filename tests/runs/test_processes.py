@@ -104,6 +104,7 @@ def test_stopping_ends_all_and_loses_nothing(tmp_path, monkeypatch, together):
     assert [outcome.metrics for outcome in outcomes] == [outcome.metrics for outcome in whole]
 
 
+@pytest.mark.deploy
 def test_an_error_in_a_process_is_the_error_of_the_comparison(tmp_path, together):
     plan = prepare(Experiment.of(ASKED), tmp_path)
     plan.jobs[2].directory.mkdir()

@@ -3,7 +3,7 @@
 Engines fuse only cross-entropies: steps are taken by autograd, without compiled kernels.
 
 Equation:
-    FL(p_t) = -a_t (1 - p_t)^gamma log p_t,  p_t the probability of the true class
+    FL(p_t) = -a_t (1 - p_t)^gamma log p_t,  p_t: the true class's probability
     a_t = 1; balanced: n_k / (C_k n_kt), from the client's own counts
 
 Where we differ:

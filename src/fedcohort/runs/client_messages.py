@@ -79,13 +79,12 @@ def orders(method: Method, profile: Profile, cohort: int) -> dict[str, Fields]:
     model = travelling(state.groups[0].weights, profile)
     quota = torch.zeros(profile.num_classes) if isinstance(method.selector, Rations) else None
     order = {} if method.silent else sent_down(method, state, [0], profile)[0]
-    served = [] if method.objective.personal else [model]
     each = {
         "poll": schema.model_records([model]),
         "survey": schema.model_records([model] * len(state.groups)),
         "training": schema.order_records(order, quota),
         "cross": schema.model_records([model] * cohort),
-        "evaluation": schema.model_records(served),
+        "evaluation": schema.model_records([model]),  # also where clients keep their own: until they have one
     }
     if isinstance(method.grouping, Merges):
         cut = [encoder(profile.model, model)] * len(state.groups)
