@@ -27,6 +27,7 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
+    Picture("report-summary.png", "#/summary", "In short", "All methods by global accuracy"),
     Picture(
         "report-served.png",
         "#/served?method=clust_psi_pfl",

@@ -261,10 +261,11 @@ four.
 
 `privacy.counts` in the [experiment file](experiment-file.md) says what a run asks for, `--privacy` of the
 [client](deploy.md#what-a-client-allows) what it gives; the stricter of the two holds. `exact`: as they are,
-to methods that use them, and evaluation tells the samples and correct answers of each class. `noised`: with
-discrete Laplace noise of scale 2 / epsilon, drawn once at the client by OpenDP and told again whenever it is
-asked; evaluation tells totals only. `withheld`: nothing by class at all. How many samples a client has is
-told in every case: averages need it.
+to methods that use them, and evaluation tells what test samples of each class were answered with, and of two
+classes how sure the model was of them, in bins (16,384 bytes). `noised`: with discrete Laplace noise of scale
+2 / epsilon, drawn once at the client by OpenDP and told again whenever it is asked; evaluation tells totals
+only. `withheld`: nothing by class at all. How many samples a client has is told in every case: averages need
+it.
 
 A client whose policy is not `exact` tells counts of right answers in steps of its `--min-samples` (5), and
 losses in steps as large as that many samples could make: a model that always answers alike would else tell

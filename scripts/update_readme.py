@@ -8,12 +8,14 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.tables import ratio
+from scripts.hearts import write_tables
 
 README = Path(__file__).parents[1] / "README.md"
 PEERS = {
@@ -33,6 +35,23 @@ def fedcohort(*words: str) -> str:
     environment = {**os.environ, "COLUMNS": "80"}
     out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     return "\n".join(line.rstrip() for line in out.rstrip().splitlines())
+
+
+def start() -> str:
+    """From a table to a model in use: what the commands that stand there print."""
+    found = re.search(r"<!-- start -->\n(.*?)<!-- end -->", README.read_text(encoding="utf-8"), re.S)
+    assert found is not None
+    shown = list[str]()
+    with tempfile.TemporaryDirectory() as here, contextlib.chdir(here):
+        write_tables(Path(os.environ["FEDCOHORT_DATA"]), Path())
+        for command in re.findall(r"^\$ (.*)$", found[1], re.M):
+            program, *words = shlex.split(command)
+            if program == "fedcohort":
+                printed = fedcohort(*words)
+            else:  # head -3 FILE
+                printed = "\n".join(Path(words[-1]).read_text().splitlines()[: int(words[0][1:])])
+            shown.append(f"$ {command}\n{printed}\n")
+    return f"```console\n{''.join(shown)}```"
 
 
 def demo() -> str:
@@ -99,7 +118,7 @@ def console(command: str, output: str) -> str:
 
 
 def main() -> None:
-    places = {make.__name__: make for make in (demo, diagnose, journey, speed, methods, example)}
+    places = {make.__name__: make for make in (start, demo, diagnose, journey, speed, methods, example)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", default=[*places], help=f"of {', '.join(places)}")
     text = README.read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def test_json_is_one_object_and_nothing_else(cli: Cli, here: Path) -> None:
     assert re.search(r"\[4/4\] (fedavg|clust_psi_pfl), seed [34]: 2 rounds", answer.err)
     assert "left in all" in answer.err
     result = json.loads(answer.out)
-    assert set(result) == {"runs", "leaderboard"}
+    assert set(result) == {"verdicts", "runs", "leaderboard"}
     asked = [("fedavg", 3), ("clust_psi_pfl", 3), ("fedavg", 4), ("clust_psi_pfl", 4)]
     assert [(entry["method"], entry["seed"]) for entry in result["runs"]] == asked
     for entry in result["runs"]:
@@ -56,7 +56,8 @@ def test_leaderboard_is_the_mean_over_seeds_best_first(cli: Cli, here: Path) -> 
         a, b = accuracy[standing["method"]]
         assert standing["mean"]["global.accuracy"] == pytest.approx((a + b) / 2)
         assert standing["std"]["global.accuracy"] == pytest.approx(abs(a - b) / 2**0.5)  # of a sample of two
-    order = [standing["mean"]["global.accuracy"] for standing in result["leaderboard"]]
+    assert {standing["ranked_by"] for standing in result["leaderboard"]} == {"validation.global.accuracy"}
+    order = [standing["mean"]["validation.global.accuracy"] for standing in result["leaderboard"]]
     assert order == sorted(order, reverse=True)
 
 
@@ -136,7 +137,7 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     less = ["seeds=[0]", "method=['fedavg']"]
     monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, *less]))
     said = cli("demo", "--rounds", "1").out
-    assert said.count("After 1 rounds (one seed)") == 3
+    assert said.count("Of 1 rounds (one seed)") == 3
     assert said.count("30 clients share") == 3
     assert "(15 clean, 15 noise)" in said
 
@@ -180,12 +181,14 @@ def test_diagnose_tries_as_many_groups_as_it_is_told(cli: Cli, here: Path) -> No
 
 
 def test_diagnose_deals_what_run_would_train_on(cli: Cli, here: Path) -> None:
-    experiment = json.loads(cli("diagnose", "e.toml", "--seed", "3", "--json").out)
+    (here / "all.toml").write_text((here / "e.toml").read_text() + '\n[evaluate]\non = "test"\n')
+    experiment = json.loads(cli("diagnose", "all.toml", "--seed", "3", "--json").out)
     source = "synthetic(samples=120, classes=3, features=4)"
     protocol = "dirichlet(clients=6, alpha=0.5, min_size=4)"
     by_name = cli("diagnose", source, "--partition", protocol, "--seed", "3", "--json")
     assert json.loads(by_name.out) == experiment
-    assert json.loads(cli("diagnose", "e.toml", "--json").out) != experiment
+    assert json.loads(cli("diagnose", "all.toml", "--json").out) != experiment
+    assert json.loads(cli("diagnose", "e.toml", "--seed", "3", "--json").out) != experiment  # some held out
 
 
 def test_methods_lists_every_method_once(cli: Cli) -> None:

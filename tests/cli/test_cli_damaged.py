@@ -138,7 +138,14 @@ def test_a_look_needs_no_data(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPa
 
 def test_label_counts_are_those_that_the_method_saw(cli: Cli, here: Path) -> None:
     """Who trains on validation data too tells the counts of both, and no others beside them."""
-    asked = ("--set", "split.validation=0.3", "--set", "method=['fairavg', 'fairavg(everything=true)']")
+    asked = (
+        "--set",
+        "split.validation=0.3",
+        "--set",
+        "evaluate.on=test",
+        "--set",
+        "method=['fairavg', 'fairavg(everything=true)']",
+    )
     runs = json.loads(cli("run", "e.toml", *asked, "--json").out)["runs"]
     part, whole = (Revealed.read(Path(run["dir"]) / "roster.safetensors") for run in runs)
     assert part.sizes[1].sum() > whole.sizes[1].sum() == 0

@@ -79,7 +79,14 @@ def test_the_app_is_what_flower_wants_of_one(cli, here):
     assert not warnings
     settings = config["tool"]["flwr"]["app"]["config"]
     assert set(settings) == {"experiment", "load", "out", "clients", "round-timeout", "resume"}
-    assert Path(settings["experiment"]).read_text() == (here / "e.toml").read_text()
+    written = (here / "e.toml").read_text()
+    assert Path(settings["experiment"]).read_text() == f'name = "e"\n{written}'  # reports carry it
+
+
+def test_a_name_of_its_own_is_kept(cli, here):
+    (here / "named.toml").write_text('method = ["fedavg"]\nname = "the ward"\n')
+    assert cli("flower", "init", "app", "--experiment", "named.toml").code == 0
+    assert (here / "app/experiment.toml").read_text() == (here / "named.toml").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")

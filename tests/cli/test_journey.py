@@ -32,6 +32,9 @@ name = "dirichlet"
 clients = 5
 min_size = 8
 
+[evaluate]
+on = "test"
+
 [sweep]
 partition.alpha = [0.3, 3]
 local.lr = [0.02, 0.2]

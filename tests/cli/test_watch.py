@@ -113,7 +113,7 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     os.close(ours)
     out, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0
-    assert "After 100 rounds" in out
+    assert "Of 100 rounds" in out
     shown = seen.decode()
     for word in (" of 1 runs complete", " MB", "fedavg", "Results: "):
         assert word in shown

@@ -204,9 +204,9 @@ class Watched(ReferenceEngine):
         self.note("cross", trial.clients.tolist(), trial.kept)
         return super().cross_accuracy(trial)
 
-    def score(self, models, ahead=None, kept=None):
+    def score(self, models, ahead=None, kept=None, on="test"):
         self.note("score", torch.cat([members for _, members in models]).tolist(), kept)
-        return super().score(models, ahead, kept)
+        return super().score(models, ahead, kept, on)
 
 
 def test_the_loop_asks_for_the_statistics_of_the_time():

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import sklearn.metrics as sk
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,12 +31,14 @@ from fedcohort.core.profile import Local, Privacy
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import Group, State
 from fedcohort.core.task import Task
-from fedcohort.data import Federation, Split
+from fedcohort.data import Federation, Split, federate, load
+from fedcohort.data.partition import partitioner
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.runs.run import Evaluation, final_metrics, run
 from fedcohort.testing import tiny_task
+from fedcohort.testing.tiny import play
 from fedcohort.util.errors import UserError
 
 SURE = 2.0  # the logit of the answer; the others are 0
@@ -92,11 +95,19 @@ def test_one_model() -> None:
         "global.accuracy[a]": 3 / 5,
         "global.accuracy[b]": 0,
         "global.accuracy[c]": 1,
+        "global.named[a]": 3 / 7,
+        "global.named[b]": 1 / 7,
+        "global.named[c]": 3 / 7,
+        "global.majority": 5 / 7,
         "global.balanced_accuracy": (3 / 5 + 0 + 1) / 3,
+        "global.macro_f1": (6 / 8 + 0 + 2 / 4) / 3,
+        "global.samples": 7,
         "global.loss": right + 3 / 7 * SURE,
         "personal.accuracy": (3 / 4 + 1 / 2 + 0) / 3,
         "personal.balanced_accuracy": ((1 + 0) / 2 + (1 + 0) / 2 + 0) / 3,
         "personal.balanced_accuracy_by_size": (4 * (1 + 0) / 2 + 2 * (1 + 0) / 2 + 1 * 0) / 7,
+        "personal.majority": (3 / 4 + 1 / 2 + 1) / 3,
+        "personal.macro_f1": ((1 + 0 + 0) / 3 + (0 + 2 / 3) / 2 + 0) / 3,
         "personal.worst_accuracy": 0,
         "personal.loss": right + (1 / 4 + 1 / 2 + 1) / 3 * SURE,
         "ad": (1 / 4 + 1 / 2 + 1) / 3,
@@ -104,6 +115,54 @@ def test_one_model() -> None:
         "groups": 1,
     }
     assert got == pytest.approx(expected)
+
+
+def test_every_answer_to_a_class_is_counted_for_each_group() -> None:
+    """East and west have ``shifted``, which answers 2->2 with b, 2->0 with b and 1->0 with a."""
+    task, method = task_of(federation()), Method.parse("fedavg")
+    state = state_of(identity, shifted, group=(0, 1, 0, 1))
+    known = method, state, task, task.profile(method)
+    _, each = evaluate.evaluation_rows(*known, ReferenceEngine(task), clients=True)
+    told = {(row.group, row.metric): row.value for row in each if row.scope == "answers"}
+    assert told == {
+        ("0", "answers[0][0]"): 3,
+        ("0", "answers[1][2]"): 1,
+        ("1", "answers[0][0]"): 1,
+        ("1", "answers[0][1]"): 1,
+        ("1", "answers[2][1]"): 1,
+    }
+
+
+@pytest.mark.parametrize("engine", [ReferenceEngine, PoolEngine])
+def test_numbers_of_classes_are_those_of_scikit_learn(engine: type[ReferenceEngine]) -> None:
+    """For all of them from the same answers; AUROC and average precision as exact as their bins."""
+    for classes in (2, 3):
+        task, method = several_classes(classes), Method.parse("fedavg")
+        state, _ = play(method, task, 3)
+        rows, _ = evaluate.evaluation_rows(method, state, task, task.profile(method), engine(task), False)
+        got, test = final_metrics(rows), task.data.test
+        logits = task.model.logits(state.groups[0].weights, test.x[test.index])
+        label, said = test.y[test.index].numpy(), logits.argmax(1).numpy()
+        assert got["global.macro_f1"] == pytest.approx(sk.f1_score(label, said, average="macro"))
+        assert got["global.balanced_accuracy"] == pytest.approx(sk.balanced_accuracy_score(label, said))
+        assert got["global.majority"] == pytest.approx(np.bincount(label).max() / len(label))
+        recall = sk.recall_score(label, said, average=None)
+        for name, each in (("accuracy", recall), ("named", np.bincount(said) / len(said))):
+            assert [got[f"global.{name}[{c}]"] for c in task.data.classes] == pytest.approx(each.tolist())
+        assert ("global.auroc" in got) == ("global.average_precision" in got) == (classes == 2)
+        if classes == 2:
+            score = torch.softmax(logits, 1)[:, 1].detach().numpy()
+            assert got["global.auroc"] == pytest.approx(sk.roc_auc_score(label, score), abs=1e-3)
+            precise = sk.average_precision_score(label, score)
+            assert got["global.average_precision"] == pytest.approx(precise, abs=1e-3)
+            assert 0.6 < got["global.auroc"] < 0.99  # or it would say little
+
+
+def several_classes(classes: int) -> Task:
+    """Overlapping blobs, so that answers are neither all right nor all wrong."""
+    data = load("synthetic", samples=1500, classes=classes, features=6, spread=2.5, seed=3)
+    dealt = federate(data, partitioner("dirichlet", clients=5, alpha=1.0), seed=1)
+    return Task.of(dealt, "logistic", cohort=5, local=Local(lr=0.05))
 
 
 def test_each_group_is_served_by_its_own_model() -> None:
@@ -217,8 +276,10 @@ def test_adapted_is_one_more_local_budget() -> None:
     got = final_metrics(rows)
     named = (
         "accuracy",
+        "majority",
         "balanced_accuracy",
         "balanced_accuracy_by_size",
+        "macro_f1",
         "worst_accuracy",
         "loss",
         "ad",
@@ -228,7 +289,7 @@ def test_adapted_is_one_more_local_budget() -> None:
     assert got["adapted.ad"] == pytest.approx(1 - np.mean([right[0], right[1], right[3]]))
     own = [row.value for row in rows if row.client and row.metric == "accuracy"]
     assert [own[0], own[1], own[3]] == pytest.approx([right[0], right[1], right[3]])
-    assert all((row.scope, row.group) == ("adapted", "01"[i // 2 % 2]) for i, row in enumerate(rows[7:]))
+    assert all((row.scope, row.group) == ("adapted", "01"[i // 2 % 2]) for i, row in enumerate(rows[9:]))
     assert got["adapted.accuracy"] == pytest.approx(np.mean([right[0], right[1], right[3]]))
     assert got["adapted.accuracy"] != pytest.approx((3 / 4 + 0 + 1) / 3)  # or nothing was adapted
 

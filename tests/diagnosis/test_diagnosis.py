@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fedcohort.core.method import Method
 from fedcohort.diagnosis import Diagnosis, diagnose, verdict
 from fedcohort.diagnosis.verdict import Divergence
 from fedcohort.report.diagnosed import diagnosis_page
@@ -26,7 +27,7 @@ KEYS = {
         "coverage",
     ),
     *("wpsi", "psi", "psi_terms", "hellinger", "jensen_shannon", "emd_fedartml", "label_emd"),
-    *("suggested_groups", "silhouettes", "verdict", "notes"),
+    *("suggested_groups", "silhouettes", "verdict", "methods", "notes"),
 }
 
 
@@ -145,6 +146,27 @@ def test_models_of_ones_own_are_advised_where_clients_have_the_samples() -> None
     assert own.format("ifca") in words(diagnose(B))[2]
     small = [[131, 111], [150, 85], [6, 92], [41, 119]]
     assert own.format("fedavg") in words(diagnose(small))[2]
+
+
+def test_the_methods_that_a_verdict_names_are_methods() -> None:
+    """And each of them stands in its advice, but for fedavg, to which others are compared."""
+    grouped = np.array([[100, 0, 0]] * 4 + [[0, 60, 40]] * 3 + [[30, 40, 30]] * 3)
+    expected = {
+        ("fedavg", "clust_psi_pfl", "fedlecc", "fedentopt", "clust_psi_pfl+finetune", "local_only"): grouped,
+        ("fedavg", "ifca", "fedavg+finetune", "local_only"): [[131, 111], [150, 85], [6, 92], [41, 119]],
+        ("fedavg", "fedprox", "scaffold", "fedlc"): np.diag([30, 30, 29, 29, 29]),
+        ("fedavg", "fedavg+finetune"): iid(40),
+        ("fedavg",): iid(5),
+    }
+    for methods, counts in expected.items():
+        found = diagnose(counts).verdict
+        assert found.methods == methods
+        for name in methods[1:]:
+            Method.parse(name)
+            assert name in found.advice
+    signed = diagnose(B).verdict.methods
+    assert signed[:4] == ("fedavg", "ifca", "fedgwc", "clust_psi_pfl(signed=true)")
+    assert str(Method.parse(signed[3])) == "clust_psi_pfl(signed=True)"
 
 
 def test_where_labels_are_alike_tuning_shows_what_features_do() -> None:

@@ -399,11 +399,8 @@ def test_an_update_that_would_break_the_model_is_taken_back(
         ("fedavg", messages.SCORE, with_facts(loss=-1.0)),
         ("fedavg", messages.SCORE, with_facts(right=10**30)),
         ("fedavg", messages.SCORE, with_facts(size=10**30)),
-        (
-            "fedavg",
-            messages.SCORE,
-            with_tensor("by_class", "size", torch.tensor([2**62, 2**62, 2**62, 2**62 + 7])),
-        ),
+        ("fedavg", messages.SCORE, with_tensor("by_class", "answers", torch.full((4, 4), 2**30).int())),
+        ("fedavg", messages.SCORE, with_tensor("by_class", "answers", torch.full((4, 4), 2**62))),
     ],
 )
 def test_poison_in_other_answers(method: str, kind: str, attack: Attack, tmp_path: Path) -> None:

@@ -16,6 +16,14 @@ from support.methods import FEDERATED
 
 MERGED = [text for text in FEDERATED if "fedconcat" in text]  # later, only a layer is trained
 BY_LABEL = {"cohort_entropy", "was", "wadb"}  # need label counts, which only some methods ask for
+BY_CLASS = ("[", "balanced", "majority", "macro_f1")  # need those of test samples
+
+CHOOSING = {  # where training goes too far
+    "rounds": 9,
+    "data": {"source": "synthetic", "samples": 320, "classes": 4, "features": 12, "spread": 2.0},
+    "local": {"lr": 0.5, "batch": 8, "epochs": 3},
+    "evaluate": {"on": "validation", "metric": "global.loss", "patience": 3},
+}
 
 
 @pytest.mark.parametrize("text", FEDERATED)
@@ -41,7 +49,32 @@ def test_method(text: str, tmp_path: Path) -> None:
     assert set(ours.state.clients) == set(theirs.state.clients)
     hidden = set() if "counts" in asked.methods[0].uses else set(BY_LABEL)
     if asked.methods[0].privacy(asked.privacy).counts != "exact":
-        hidden |= {key for key in theirs.metrics if "accuracy[" in key or "balanced" in key}
+        hidden |= {key for key in theirs.metrics if any(word in key for word in BY_CLASS)}
     assert ours.metrics.keys() == (theirs.metrics.keys() - hidden) | {"messages"}
     for key in ours.metrics.keys() - {"messages", *BY_LABEL}:
         assert ours.metrics[key] == pytest.approx(theirs.metrics[key], abs=1e-5, nan_ok=True), key
+
+
+def test_what_was_answered_to_two_classes(tmp_path: Path) -> None:
+    """Every number of classes, and every count of an answer, as in a simulation."""
+    asked = experiment("fedavg", data={"source": "synthetic", "samples": 320, "classes": 2, "features": 12})
+    ours, _ = through_flower(asked, tmp_path)
+    theirs = run("fedavg", asked.task(0), ROUNDS, asked.evaluation, engine=ReferenceEngine)
+    for key in ("auroc", "average_precision", "macro_f1", "majority", "named[1]"):
+        assert ours.metrics[f"global.{key}"] == pytest.approx(theirs.metrics[f"global.{key}"], abs=1e-5)
+    told = [[row for row in each.rows if row.scope == "answers"] for each in (ours, theirs)]
+    assert told[0] == told[1]
+    assert sum(row.value for row in told[0]) == ours.metrics["global.samples"]
+
+
+@pytest.mark.parametrize("text", ["fedavg", "local_only", "scaffold+clust_psi_pfl", "fedlecc", "finetune"])
+def test_validation_samples_of_the_clients_choose_the_round(text: str, tmp_path: Path) -> None:
+    """Also where the chosen round's models are among what clients remember, several rounds later."""
+    asked = experiment(text, **CHOOSING)
+    ours, _ = through_flower(asked, tmp_path)
+    theirs = run(text, asked.task(0), 9, asked.evaluation, engine=ReferenceEngine)
+    assert ours.state.round == theirs.state.round < 9
+    for key in ("chosen_round", "validation.global.loss", "global.accuracy", "personal.loss"):
+        assert ours.metrics[key] == pytest.approx(theirs.metrics[key], abs=1e-5), key
+    for a, b in zip(ours.chosen.groups, theirs.chosen.groups, strict=True):
+        torch.testing.assert_close(a.weights, b.weights, rtol=0, atol=1e-5)

@@ -11,6 +11,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
 from fedcohort.core.schema import poll_fields, survey_fields, update_fields
+from fedcohort.core.tally import BINS
 from fedcohort.core.trust import Trust
 from fedcohort.core.uploads import unmoved
 from fedcohort.flower.fields import read_record
@@ -83,8 +84,15 @@ def test_a_score_adds_up() -> None:
     told = read_score(score(), 4, 2, TRUST)
     assert (told.size, told.right, told.loss) == (4, 3, 2.0)
     assert read_score(score(loss=4e6), 4, 2, TRUST).loss == 4e6  # a sum over four samples
-    tables = {"size": torch.tensor([3, 1]), "right": torch.tensor([3, 0])}
-    assert read_score(score(tables=tables), 4, 2, TRUST).by_class["right"].tolist() == [3, 0]
+    tables = answered([[2, 1], [0, 1]])
+    assert read_score(score(tables=tables), 4, 2, TRUST).by_class["answers"].tolist() == [[2, 1], [0, 1]]
+
+
+def answered(answers: list[list[int]], low: int = 3, high: int = 1) -> Memory:
+    """Samples by class and answer, and of both classes so many by their log-odds."""
+    odds = torch.zeros(2, BINS, dtype=torch.int32)
+    odds[:, BINS // 2] = torch.tensor([low, high])
+    return {"answers": torch.tensor(answers, dtype=torch.int32), "odds": odds}
 
 
 @pytest.mark.parametrize(
@@ -96,14 +104,43 @@ def test_other_scores_are_refused(payload: Payload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "right"),
-    [([2, 2], [2, 0]), ([3, 2], [3, 0]), ([1, 3], [2, 1]), ([5, -1], [3, 0]), ([4], [3])],
-    ids=["too few right", "too many samples", "more right than samples", "less than none", "one class"],
+    "tables",
+    [
+        answered([[3, 0], [1, 0]], 2, 2),
+        answered([[2, 1], [1, 1]], 3, 2),
+        answered([[3, 0], [1, 0]], 4, 0),
+        answered([[3, -1], [1, 1]], 2, 2),
+        answered([[3]]),
+        {"answers": answered([[2, 1], [0, 1]])["answers"]},
+        {**answered([[2, 1], [0, 1]]), "odds": torch.zeros(2, BINS + 1, dtype=torch.int32)},
+    ],
+    ids=[
+        "odds of other classes",
+        "too many",
+        "odds of one class",
+        "less than none",
+        "one class",
+        "no odds",
+        "bins",
+    ],
 )
-def test_classes_that_do_not_add_up_are_refused(size: list[int], right: list[int]) -> None:
-    tables = {"size": torch.tensor(size), "right": torch.tensor(right)}
-    with pytest.raises(NonsenseError, match="of each class"):
+def test_classes_that_do_not_add_up_are_refused(tables: Memory) -> None:
+    """Four samples, three of them answered right."""
+    with pytest.raises(NonsenseError, match=r"of each class|log-odds|does not hold"):
         read_score(score(tables=tables), 4, 2, TRUST)
+
+
+def test_classes_must_make_as_many_right_answers_as_it_says() -> None:
+    assert read_score(score(right=2, tables=answered([[1, 2], [0, 1]])), 4, 2, TRUST).right == 2
+    with pytest.raises(NonsenseError, match="of each class does not add up"):
+        read_score(score(right=3, tables=answered([[1, 2], [0, 1]])), 4, 2, TRUST)
+
+
+def test_of_three_classes_nobody_tells_log_odds() -> None:
+    tables = {"answers": torch.diag(torch.tensor([1, 1, 1])).int()}
+    assert read_score(score(size=3, tables=tables), 3, 3, TRUST).by_class.keys() == {"answers"}
+    with pytest.raises(NonsenseError, match="does not hold answers"):
+        read_score(score(size=3, tables={**tables, "odds": torch.zeros(3, BINS).int()}), 3, 3, TRUST)
 
 
 def test_who_sends_much_more_than_most_is_named() -> None:

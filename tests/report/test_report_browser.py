@@ -4,9 +4,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-TABS = ["served", "methods", "clients", "skew", "sent", "origin"]
+from fedcohort.report.curves import accuracy_cards
+from fedcohort.report.page import Filter, Page, Tab, render
+from support.report_evidence import a_run, evidence_of
+
+SEED = Filter("seed", "Seed", [("mean", "mean")])
+TABS = ["summary", "methods", "served", "clients", "skew", "sent", "origin"]
 COUNT_POINTS = """() => [...document.querySelectorAll("section:not([hidden]) article:not([hidden]) .chart")]
   .map(chart => chart._fullData.filter(trace => trace.visible)
     .map(trace => (trace.z || trace.x || trace.y || trace.ids).length).reduce((a, b) => a + b, 0))"""
@@ -75,7 +81,7 @@ def test_charts_are_drawn_with_the_numbers_of_the_runs(opened: Any) -> None:
     """Four rounds, evaluated each: the mean lines of both methods have four points."""
     page, *_ = opened()
     go(page, "methods")
-    assert len(visible_titles(page)) == 5
+    assert len(visible_titles(page)) == 6
     lines = page.evaluate(
         """() => document.querySelector("#methods article:not([hidden]) .chart")._fullData
              .filter(t => t.visible && t.showlegend).map(t => [t.name, [...t.x]])"""
@@ -152,6 +158,34 @@ def test_nothing_sticks_out_on_a_phone(opened: Any, tmp_path: Path) -> None:
         shot = tmp_path / f"{tab}.png"
         page.screenshot(path=shot, full_page=True)
         assert shot.stat().st_size > 10_000
+    assert said == []
+
+
+def test_on_a_phone_charts_have_no_toolbar(opened: Any) -> None:
+    for width, bars in ((390, 0), (1400, 1)):
+        page, _, _ = opened(width=width)
+        go(page, "summary")
+        page.wait_for_selector("#summary .chart .main-svg")
+        assert page.locator("#summary .modebar").count() == bars
+
+
+def test_of_many_methods_the_band_below_the_pointer_is_seen(opened: Any, tmp_path: Path) -> None:
+    curve = (np.arange(3.0), np.array([0.1, 0.2, 0.3]))
+    methods = ("fedavg", "fedprox", "fedrs", "fedlc", "cfl")
+    runs = [a_run(name, seed, curves={"global.accuracy": curve}) for name in methods for seed in (0, 1)]
+    path = tmp_path / "many.html"
+    for few, shown in ((8, 0.18), (10, 0)):
+        cards = list(accuracy_cards(evidence_of(*runs[:few])))
+        path.write_text(render(Page("many", "", [Tab("methods", "Methods", cards, [SEED])])))
+        page, said, _ = opened(path)
+        page.wait_for_selector(".chart .main-svg")
+        bands = (
+            "document.querySelector('.chart').data.filter((t) => t.fill && t.visible).map((t) => t.opacity)"
+        )
+        assert page.evaluate(bands) == [shown] * (few // 2)
+    point = "{points: [{data: {legendgroup: 'fedrs'}}]}"
+    page.evaluate(f"document.querySelector('.chart').emit('plotly_hover', {point})")
+    assert page.evaluate(bands) == [0, 0, 0.25, 0, 0]
     assert said == []
 
 

@@ -12,44 +12,14 @@ from fedcohort.report import write_report
 from fedcohort.report.curves import accuracy_cards, entropy_card, fairness_card
 from fedcohort.report.evidence import Evidence, Labels, Run
 from fedcohort.report.luck import luck_card
-from fedcohort.report.page import Page, Tab, render
+from fedcohort.report.page import Led, Page, Tab, render
 from fedcohort.report.sent import label_counts, sent_cards
-from fedcohort.report.served import paragraph, sentences
+from fedcohort.report.served import paragraph, sentences, served_cards
 from fedcohort.report.service import Service, worst_tenth
 from fedcohort.report.standings import against_leader, copies_of, headline, leaderboard_card, standings_of
 from fedcohort.report.style import look, plain, plain_each, thinned
+from support.report_evidence import CLASSES, a_run, evidence_of
 from support.report_runs import a_home, large_run
-
-NAMES = ("a", "b", "c", "d")
-CLASSES = ("x", "y")
-
-
-def a_run(method: str = "fedavg", seed: int = 0, accuracy: float = 0.9, **changes: object) -> Run:
-    """Four clients; the first is badly served, the second has a single test sample."""
-    run = Run(
-        home=a_home(method, seeds=[seed]),
-        title=method,
-        seed=seed,
-        complete=True,
-        facts={"fingerprint": f"data{seed}"},
-        metrics={"global.accuracy": accuracy, "global.accuracy[x]": 1.0, "global.accuracy[y]": 0.4},
-        curves={"global.accuracy": (np.array([4.0]), np.array([accuracy]))},
-        clients=NAMES,
-        group=np.zeros(4, dtype=np.int64),
-        accuracy=np.array([0.3, 0.0, 1.0, 0.95]),
-        test_size=np.array([40.0, 1.0, 40.0, 40.0]),
-        visits=np.array([[1, 0, 0, 1], [1, 2, 0, 1], [2, 2, 0, 1], [2, 3, 0, 1], [3, 3, 0, 1], [3, 0, 0, 0]]),
-        rounds=4,
-    )
-    return replace(run, **changes)
-
-
-def evidence_of(*runs: Run, counts: list[list[int]] | str | None = None) -> Evidence:
-    if isinstance(counts, str):
-        return Evidence(runs, {run.facts["fingerprint"]: counts for run in runs})
-    table = np.array(counts or [[2, 38], [20, 0], [40, 0], [39, 1]], dtype=float)
-    return Evidence(runs, {run.facts["fingerprint"]: Labels(table, NAMES, CLASSES) for run in runs})
-
 
 # Who is badly served ----------------------------------------------------------------------------------------
 
@@ -87,9 +57,44 @@ def test_the_limit_of_luck_is_where_clients_are_named() -> None:
 def test_one_badly_served_client_is_one_of_all() -> None:
     run = a_run()
     service = Service(evidence_of(run), run)
-    _, _, many, (name, _) = sentences(service)
-    assert many == "1 of 4 clients is served worse than luck explains: a."
-    assert name == "a:"
+    _, _, many, told = sentences(service)
+    assert many == "1 of 4 clients is served worse than luck explains."
+    assert isinstance(told, Led)
+    assert told.lead == "a:"
+
+
+def test_every_client_that_is_named_is_explained() -> None:
+    """Six are served badly: four in sentences, and all of them in the table, each with its reason."""
+    names = tuple("abcdefgh")
+    run = replace(
+        a_run(),
+        clients=names,
+        group=np.zeros(8, dtype=np.int64),
+        accuracy=np.array([0.2, 0.3, 0.3, 0.3, 0.3, 0.3, 1.0, 1.0]),
+        test_size=np.full(8, 40.0),
+        visits=np.array(
+            [[n, client, 0, 1] for client in range(8) for n in range(1, 2 if client == 7 else 4)]
+        ),
+    )
+    table = np.array([[2, 38], *[[40, 0]] * 5, [20, 0], [40, 0]], dtype=float)
+    evidence = Evidence((run,), {"data0": Labels(table, names, CLASSES)})
+    told = sentences(Service(evidence, run))
+    assert str(told[-5]).endswith("luck explains; 4 of them here, the others in the table below.")
+    assert [each.lead for each in told if isinstance(each, Led)] == ["a:", "b:", "c:", "d:"]
+    rows = served_cards(evidence, run)[2].table.rows
+    assert [row[0] for row in rows[:6]] == ["a", "b", "c", "d", "e", "f"]
+    assert {row[-1] for row in rows[:1]} == {"its classes are hard ones"}
+    assert {row[-1] for row in rows[1:6]} == {"not its labels"}
+    assert {row[-1] for row in rows[6:]} == {"may be luck"}
+
+
+def test_nobody_is_to_be_selected_where_everybody_trains() -> None:
+    run = a_run(visits=np.array([[n, client, 0, 1] for n in range(1, 5) for client in range(4)]))
+    assert run.everybody
+    assert not a_run().everybody
+    text = paragraph(Service(evidence_of(run), run), 0)
+    assert "fedentopt" not in text
+    assert "Try margins for rare classes (fedlc), or class weights (balanced)." in text
 
 
 def test_hard_classes_explain_a_client_that_holds_them() -> None:
@@ -98,7 +103,7 @@ def test_hard_classes_explain_a_client_that_holds_them() -> None:
     service = Service(evidence_of(run), run)
     assert service.expected[0] == pytest.approx(0.43)
     text = paragraph(service, 0)
-    assert text.startswith("30% of its 40 test samples are right. It holds 95% 'y'")
+    assert text.startswith("30% of its 40 test samples are right (95 %: 18% to 45%). It holds 95% 'y'")
     assert "(the rest of the federation: 1%)" in text  # 1 of 100
     assert "Its classes are the hard ones: by them alone one would expect 43%." in text
     assert "fedentopt" in text
@@ -226,7 +231,7 @@ def test_groups_that_were_never_merged_are_no_fedconcat() -> None:
     assert len(leaderboard_card(evidence_of(long)).sentences) == len(said) - 1
 
 
-def test_references_never_lead() -> None:
+def test_what_needs_all_data_in_one_place_never_leads() -> None:
     runs = a_run("fedavg", 0, 0.5), a_run("centralised", 0, 0.99)
     assert [standing.method for standing in standings_of(evidence_of(*runs))] == ["fedavg", "centralised"]
     several = [
@@ -235,6 +240,11 @@ def test_references_never_lead() -> None:
     text = headline(evidence_of(*several))
     assert text.startswith("fedavg is best by global accuracy (centralised aside, for reference), 50.0%")
     assert "significant" not in text
+
+
+def test_training_alone_leads_where_it_is_best() -> None:
+    runs = a_run("fedavg", 0, 0.5), a_run("local_only", 0, 0.6)
+    assert [standing.method for standing in standings_of(evidence_of(*runs))] == ["local_only", "fedavg"]
 
 
 def test_only_methods_are_emphasised_and_cost_something() -> None:

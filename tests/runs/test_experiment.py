@@ -205,6 +205,8 @@ alpha = 0.5
 [model]
 name = "mlp"
 widths = [4]
+[evaluate]
+on = "test"
 """
 
 
@@ -281,7 +283,7 @@ def test_what_is_kept_of_a_run_gives_that_run_again() -> None:
             assert (again.methods, again.seeds) == ((method,), (seed,))
             assert again.table(method, seed) == table
             assert again.notes == ()  # the choice is now written down
-            assert config_hash(again.table()) == config_hash(table)
+            assert config_hash(again.table(method, seed)) == config_hash(table)
 
 
 def test_what_is_kept_of_a_comparison_gives_every_run_again() -> None:

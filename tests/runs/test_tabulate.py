@@ -75,6 +75,14 @@ def test_runs_that_stand_in_several_cells_are_tested_once(tmp_path: Path) -> Non
     assert "adjusted by Holm for 3 tests" in as_text(table)
 
 
+def test_one_look_at_test_samples_is_no_mean_of_rounds(tmp_path: Path) -> None:
+    a_result(tmp_path / "e-001", "fedavg", 0, [0.7], evaluate={"on": "validation"})
+    assert tabulate([tmp_path / "e-001"]).cells[0].mean == 0.7
+    for over in ("last:10", "best"):
+        with pytest.raises(UserError, match=r"looked at test samples once.*evaluate\.on = 'test'"):
+            tabulate([tmp_path / "e-001"], over=over)
+
+
 def test_over_which_rounds(home: Path) -> None:
     assert cells(tabulate([home], over="last:2"))["fedavg", "0.1"].mean == pytest.approx(0.7)
     assert cells(tabulate([home], over="best"))["fedavg", "0.1"].mean == pytest.approx(0.8)

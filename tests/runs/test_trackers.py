@@ -37,7 +37,7 @@ def expected(run: Path) -> dict[str, dict[int, float]]:
     """What each tracker should have been told: scope/metric, round, value."""
     told: dict[str, dict[int, float]] = {}
     for row in read_table(run / "table.csv"):
-        if not row.client:
+        if row.overall:
             told.setdefault(f"{row.scope}/{row.metric}", {})[row.round] = row.value
     return told
 

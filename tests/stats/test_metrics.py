@@ -1,5 +1,6 @@
 """Metrics against hand-computed values and scikit-learn."""
 
+import itertools
 import json
 import math
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1_score, roc_auc_score
 
 from fedcohort.stats import metrics
 from support import REPOSITORY
@@ -120,13 +121,53 @@ def test_balanced_accuracy_is_mean_recall() -> None:
 @settings(max_examples=40, deadline=None)
 @pytest.mark.filterwarnings("ignore:y_pred contains classes")
 @pytest.mark.filterwarnings("ignore:A single label was found")
-def test_balanced_accuracy_agrees_with_scikit_learn(answers: list[tuple[int, int]]) -> None:
+def test_scores_of_classes_agree_with_scikit_learn(answers: list[tuple[int, int]]) -> None:
     truth, guess = np.array(answers).T
-    total = np.bincount(truth, minlength=4)
+    total, named = np.bincount(truth, minlength=4), np.bincount(guess, minlength=4)
     correct = np.bincount(truth[truth == guess], minlength=4)
-    ours = metrics.balanced_accuracy(np.stack([correct, np.zeros(4)]), np.stack([total, np.zeros(4)]))
-    assert ours[0] == pytest.approx(balanced_accuracy_score(truth, guess))
-    assert math.isnan(ours[1])
+    nothing = np.zeros(4)
+    total, named, correct = (np.stack([each, nothing]) for each in (total, named, correct))
+    ours = [metrics.balanced_accuracy(correct, total), metrics.macro_f1(correct, total, named)]
+    theirs = [balanced_accuracy_score(truth, guess), f1_score(truth, guess, average="macro")]
+    assert [own[0] for own in ours] == pytest.approx(theirs)
+    assert metrics.majority(total)[0] == pytest.approx(np.mean(truth == np.bincount(truth).argmax()))
+    assert all(math.isnan(own[1]) for own in (*ours, metrics.majority(total)))
+
+
+def test_f1_counts_both_who_is_missed_and_who_is_named_in_vain() -> None:
+    """Two of three found, once in vain: 2 * 2 / (3 + 3). The other class: nobody found, 0."""
+    assert metrics.macro_f1([2, 0], [3, 1], [3, 1]) == pytest.approx((4 / 6 + 0) / 2)
+
+
+def in_bins(label: np.ndarray, place: np.ndarray) -> np.ndarray:
+    return np.stack([np.bincount(place[label == own], minlength=place.max() + 1) for own in (0, 1)])
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=40), st.randoms())
+@settings(max_examples=60, deadline=None)
+def test_rankings_without_ties_are_scored_as_by_scikit_learn(sought: list[bool], draw) -> None:
+    label, place = np.array(sought, dtype=int), np.array(draw.sample(range(99), len(sought)))
+    ours = metrics.ranking_scores(in_bins(label, place))
+    if len(set(sought)) < 2:
+        assert all(map(math.isnan, ours))
+    else:
+        assert ours == pytest.approx((roc_auc_score(label, place), average_precision_score(label, place)))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(1, 0), (0, 0), (0, 0), (1, 0), (1, 0)],
+        [(1, 1), (0, 1), (1, 1), (0, 0), (1, 0)],
+        [(0, 2), (0, 2), (1, 2), (1, 1), (0, 0)],
+    ],
+)
+def test_ties_count_as_the_mean_of_all_their_orders(samples: list[tuple[int, int]]) -> None:
+    label, place = np.array(samples, dtype=int).T
+    orders = [np.lexsort((order, place)).argsort() for order in itertools.permutations(range(len(samples)))]
+    each = [(roc_auc_score(label, own), average_precision_score(label, own)) for own in orders]
+    assert metrics.ranking_scores(in_bins(label, place)) == pytest.approx(np.mean(each, axis=0))
+    assert metrics.ranking_scores(in_bins(label, place))[0] == pytest.approx(roc_auc_score(label, place))
 
 
 def test_rounds_to_target() -> None:

@@ -44,7 +44,7 @@ TENSORS = {
     "answer": ("answer",),
     "accuracy": ("accuracy",),
     "memory": ("c",),
-    "by_class": ("size", "right"),
+    "by_class": ("answers", "odds"),
 }
 
 

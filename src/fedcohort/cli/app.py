@@ -13,6 +13,7 @@ from fedcohort.cli.clients import assign, drift
 from fedcohort.cli.diagnose import diagnose
 from fedcohort.cli.export import export, predict
 from fedcohort.cli.flower import app as flower_app
+from fedcohort.cli.init import init
 from fedcohort.cli.look import report, serve, watch
 from fedcohort.cli.methods import methods, new_method
 from fedcohort.cli.replicate import replicate
@@ -38,7 +39,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-TRAINING, USING = (demo, run, tune, replicate), (export, predict)
+TRAINING, USING = (demo, init, run, tune, replicate), (export, predict)
 LOOKING = diagnose, advise, report, table, assign, drift, watch, serve
 for command in (*TRAINING, *LOOKING, *USING, bench, methods):
     app.command()(command)

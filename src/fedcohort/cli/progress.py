@@ -14,9 +14,10 @@ from rich.table import Table
 
 from fedcohort.cli.board import Line, board, duration, percent
 from fedcohort.cli.tables import messages
-from fedcohort.core.evaluate import Row
+from fedcohort.core.evaluate import VALIDATION, Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
+from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.run import Callback, final_metrics
 from fedcohort.runs.schedule import Pace
 from fedcohort.runs.standings import Outcome
@@ -137,8 +138,9 @@ class _LineUpdate(Callback):
 
     def conclude(self, state: State, rows: Sequence[Row]) -> None:
         numbers = final_metrics(rows)
-        if "global.accuracy" in numbers:  # the round was evaluated
-            self.line.curve = [*self.line.curve, numbers["global.accuracy"]]
+        if "groups" in numbers:  # the round was evaluated
+            looked_at = numbers.get(f"{VALIDATION}{ACCURACY}", numbers.get(ACCURACY, math.nan))
+            self.line.curve = [*self.line.curve, looked_at]
             self.line.groups = numbers["groups"]
 
 

@@ -153,14 +153,14 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
     from fedcohort.cli.tables import results, show_ranking
-    from fedcohort.runs.conditions import in_words
-    from fedcohort.runs.standings import SCOPES, rankings
+    from fedcohort.runs.standings import SCOPES, rankings, verdict
 
     ranked = rankings(outcomes)
     if as_json:
         runs = [outcome.to_dict() for outcome in outcomes]
         leaderboard = [standing.to_dict() for standings in ranked for standing in standings]
-        print(json.dumps({"runs": runs, "leaderboard": leaderboard}))
+        verdicts = [{"settings": each[0].settings, "sentence": verdict(each)} for each in ranked]
+        print(json.dumps({"verdicts": verdicts, "runs": runs, "leaderboard": leaderboard}))
         return
     references = [method.title for method in experiment.methods if method.pooled]
     for standings in ranked[:SHOWN]:
@@ -168,14 +168,6 @@ def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json:
     if len(ranked) > SHOWN:
         results.print(f"... and {len(ranked) - SHOWN} conditions more: 'fedcohort table' shows them all")
     results.print(SCOPES, style="dim")
-    for outcome in outcomes:
-        if outcome.useless:
-            which = ", ".join(filter(None, (outcome.method, in_words(outcome.settings))))
-            results.print(
-                f"warning: {which}, seed {outcome.seed}: no client's answer could be used in the last round, "
-                "because training ended in NaN or infinite numbers: try a lower local.lr",
-                markup=False,
-            )
 
 
 def _introduce(experiment: "Experiment") -> None:

@@ -17,7 +17,8 @@ from fedcohort.runs.conditions import in_words, text
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.standings import nature
 from fedcohort.runs.tabulate import Tabulated
-from fedcohort.stats.paired import LEVEL, SEEDS
+from fedcohort.stats.intervals import LEVEL
+from fedcohort.stats.paired import SEEDS
 from fedcohort.util.names import in_markdown, safe_name
 
 SPECIAL = {

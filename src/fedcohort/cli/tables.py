@@ -1,7 +1,7 @@
 """What the terminal shows: the leaderboard, the list of methods, measured speed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -11,10 +11,29 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.cli.console import PlainConsole
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.conditions import in_words
 from fedcohort.runs.over_rounds import titles
-from fedcohort.runs.standings import Standing, cell, columns, rounds_cells, uneven
+from fedcohort.runs.standings import (
+    BASELINE,
+    Column,
+    Standing,
+    aside_columns,
+    baseline,
+    cell,
+    class_columns,
+    columns,
+    how_ranked,
+    lowest_recall,
+    recalls,
+    remarks,
+    rounds_cells,
+    uneven,
+    verdict,
+)
+
+ROOM = 28  # characters of a terminal for the recall of every class
 
 messages = PlainConsole(stderr=True, highlight=False)  # everything that is not a result
 results = PlainConsole(highlight=False)
@@ -32,35 +51,78 @@ def show_ranking(standings: Sequence[Standing], rounds: int, references: Sequenc
     if told:
         results.print(in_words(told), style="bold underline", markup=False)
     asked = told.get("rounds", rounds)
+    results.print(verdict(standings), style="bold", markup=False)
     results.print(leaderboard(standings, asked if isinstance(asked, int) else rounds))
+    if (classes := class_table(standings)) is not None:
+        results.print(classes)
+    if aside := aside_columns(standings):
+        results.print(_scores("Beside these", standings, aside, False))
     if (summary := rounds_table(standings)) is not None:
         results.print(summary)
+    results.print(how_ranked(standings[0].ranked_by), markup=False)
+    for remark in remarks(standings):
+        results.print(f"note: {remark}", markup=False)
     if caution := uneven(standings, references):
         results.print(f"note: {caution}", markup=False)
 
 
 def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
-    """Mean ± standard deviation over seeds; the best of each column in bold."""
+    """Mean ± standard deviation over seeds; the best of each column in bold, a constant answer below all."""
     seeds = max(len(standing.seeds) for standing in standings)
+    when = "Of" if standings[0].ranked_by.startswith(VALIDATION) else "After"
     spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
-    title = f"After {rounds} rounds ({spread})"
+    shown, constant = columns(standings), baseline(standings)
+    table = _scores(f"{when} {rounds} rounds ({spread})", standings, shown, seeds > 1)
+    if constant:
+        numbers = [cell(constant.get(key, math.nan), 0.0, kind, False) for key, _, _, kind in shown]
+        table.add_row(BASELINE, *(text.replace("–", "") for text in numbers), style="dim")
+    return table
+
+
+def class_table(standings: Sequence[Standing]) -> Table | None:
+    """What accuracy does not tell, without deviations; how many of each class are recognised or, where there
+    is no room for all, of the one recognised worst."""
+    shown, known = class_columns(standings), [recalls(standing) for standing in standings]
+    if not shown:
+        return None
+    seeds = max(len(standing.seeds) for standing in standings)
+    title = f"By class (means of {seeds} seeds)" if seeds > 1 else "By class (one seed)"
+    names = [name for name in known[0] if all(name in own for own in known)]
+    if sum(max(len(name), 4) + 1 for name in names) > ROOM:
+        return _scores(
+            title, standings, shown, False, {"lowest\nrecall": list(map(lowest_recall, standings))}
+        )
+    recognised = {name: [cell(own[name], 0.0, "whole percent", False) for own in known] for name in names}
+    return _scores(f"{title}; on the right the recall of each", standings, shown, False, recognised)
+
+
+def _scores(
+    title: str,
+    standings: Sequence[Standing],
+    shown: Sequence[Column],
+    spread: bool,
+    more: Mapping[str, Sequence[str]] = {},
+) -> Table:
+    """A line for each method, the best of each column in bold; ``spread``: with the deviation over seeds;
+    ``more`` are columns of words."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)
     table.add_column("method", overflow="fold", min_width=14, max_width=40)
     best = {}
-    shown = columns(standings)
     for key, title, more_is_better, _ in shown:
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(Text(title), justify="right", no_wrap=True)
         values = [round(standing.mean.get(key, math.nan), 9) for standing in standings]
         if more_is_better is not None and len(set(values)) > 1:
             best[key] = max(values) if more_is_better else min(values)
-    for standing in standings:
+    for heading in more:
+        table.add_column(Text(heading), justify="right")
+    for place, standing in enumerate(standings):
         cells = []
         for key, _, _, kind in shown:
             mean, std = (numbers.get(key, math.nan) for numbers in (standing.mean, standing.std))
-            text = cell(mean, std, kind, seeds > 1)
+            text = cell(mean, std, kind, spread)
             cells.append(f"[bold]{text}[/bold]" if best.get(key) == round(mean, 9) else text)
-        table.add_row(Text(standing.method), *cells)
+        table.add_row(Text(standing.method), *cells, *(Text(column[place]) for column in more.values()))
     return table
 
 

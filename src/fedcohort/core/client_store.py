@@ -30,7 +30,8 @@ class Entry:
     known: ClassVar[weakref.WeakValueDictionary[Path, "Entry"]] = weakref.WeakValueDictionary()
 
     def __init__(self, path: Path, version: int) -> None:
-        self.path, self.version, self.flushed, self.replaced = path, version, False, False
+        self.path, self.version, self.flushed = path, version, False
+        self.end: weakref.finalize[[Path], Entry] | None = None  # once there is a newer one
 
     @classmethod
     def of(cls, path: Path, version: int) -> "Entry":
@@ -38,9 +39,15 @@ class Entry:
 
     def replace(self) -> None:
         """There is a newer one: the file goes when nobody refers to it any more, but not at exit."""
-        if not self.replaced:
-            self.replaced = True
-            weakref.finalize(self, _remove, self.path).atexit = False
+        if self.end is None:
+            self.end = weakref.finalize(self, _remove, self.path)
+            self.end.atexit = False
+
+    def stay(self) -> None:
+        """The file stays, although nobody here will refer to it any more: a checkpoint does."""
+        if self.end is not None:
+            self.end.detach()
+            self.end = None
 
 
 class Memories(Mapping[int, Memory], ABC):
@@ -61,6 +68,9 @@ class Memories(Mapping[int, Memory], ABC):
 
     def flush(self) -> None:
         """Makes sure that all are on the disk; a checkpoint that refers to them may follow."""
+
+    def stay(self) -> None:
+        """Whoever comes after this run may read them by its checkpoint."""
 
 
 class ClientStore(Memories):
@@ -134,6 +144,17 @@ class ClientStore(Memories):
                     os.fsync(file.fileno())
                 entry.flushed = True
 
+    def stay(self) -> None:
+        for entry in self._entries.values():
+            entry.stay()
+
+    def replaced_by(self, newer: Clients) -> None:
+        """What is not in the newer store goes when nobody refers to it any more."""
+        known = newer._entries if isinstance(newer, ClientStore) else {}
+        for client, entry in self._entries.items():
+            if known.get(client) is not entry:
+                entry.replace()
+
     def emptied(self) -> Clients:
         return {}  # merged models are small
 
@@ -166,6 +187,11 @@ def updated(clients: Clients, mine: Mapping[int, Memory], version: int) -> Clien
 
 def emptied(clients: Clients) -> Clients:
     return clients.emptied() if isinstance(clients, Memories) else {}
+
+
+def versions(clients: Clients) -> dict[int, int]:
+    """The round in which each client's memory was written, where somebody else keeps it."""
+    return clients.versions if isinstance(clients, Memories) else {}
 
 
 def all_shapes(clients: Clients) -> Iterator[Shapes]:

@@ -4,7 +4,7 @@ The round loop talks to an engine through :class:`Engine` and knows nothing of p
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -13,9 +13,11 @@ from fedcohort.core.batchnorm import worn
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective, Transform
+from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Weights
 
+Samples = Literal["validation", "test"]  # by which models are scored
 Served = tuple[Memory, Ids]  # a model ("params", "buffers") and the clients that it serves
 
 
@@ -30,6 +32,7 @@ class Order(NamedTuple):
     quota: Tensor | None = None  # [C] samples of each class it may use, if it has them; None: all
     judged: bool = False  # its update is not wanted before `Engine.collect`
     transforms: tuple[Transform, ...] = ()  # what its update goes through at the client
+    spare: int | None = None  # the version of what it remembered after the best round so far, to be kept
 
 
 class Answer(NamedTuple):
@@ -55,16 +58,16 @@ class Ahead(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How models did on clients' test samples. Clients that did not answer have none."""
+    """How models did on clients' test or validation samples. Clients that did not answer have none."""
 
     size: np.ndarray  # [K]
     right: np.ndarray  # [K] correct answers
     loss: np.ndarray  # [K] summed
-    by_class: tuple[np.ndarray, np.ndarray] | None  # size and right as [K, C]; None: withheld
+    tally: Tally | None  # which classes they were of, and were called; None: withheld
 
     @property
     def accuracy(self) -> np.ndarray:
-        """[K]; NaN for clients without test samples."""
+        """[K]; NaN for clients without samples."""
         nothing = np.full(len(self.size), np.nan)
         return np.divide(self.right, self.size, out=nothing, where=self.size > 0)
 
@@ -116,7 +119,11 @@ class Engine(Protocol):
         is none."""
 
     def score(
-        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+        self,
+        models: Sequence[Served],
+        ahead: Ahead | None = None,
+        kept: Recall | None = None,
+        on: Samples = "test",
     ) -> Scores:
-        """Every client's own test samples, answered by the model that serves it, with statistics as in
-        :class:`Trial`. Who is named in ``ahead`` may be told of its next order in the same message."""
+        """Every client's own samples of that kind, answered by the model that serves it, with statistics as
+        in :class:`Trial`. Who is named in ``ahead`` may be told of its next order in the same message."""

@@ -8,6 +8,8 @@
 ``adapted``
     the same after one more local budget at every client: each local model as it would be sent, before any
     aggregation. It costs a training round of everybody.
+``validation.global``, ``validation.personal``
+    the same on validation samples, where these choose the round and rank methods.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
 from fedcohort.core.adapting import adapted, others, trained
-from fedcohort.core.engine import Ahead, Engine, Order, Scores, Served
+from fedcohort.core.engine import Ahead, Engine, Order, Samples, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Recall, Round
@@ -31,11 +33,15 @@ from fedcohort.core.round.merge import present
 from fedcohort.core.round.messages import messages
 from fedcohort.core.round.questions import answered
 from fedcohort.core.state import Group, State
+from fedcohort.core.tally import Ints
 from fedcohort.core.task import Task
 from fedcohort.stats import metrics
 from fedcohort.stats.clustering import some_rows
 
 COMPARED = 5000  # clients whose label mixes are compared, each with each
+READABLE = 20  # classes whose every confusion is worth a look
+ANSWERS = "answers"  # the scope of these
+VALIDATION = "validation."  # before scopes and numbers of validation samples
 
 
 class Row(NamedTuple):
@@ -57,9 +63,9 @@ class Row(NamedTuple):
     @property
     def key(self) -> str:
         """``global.accuracy``; the bare metric where there is only one scope it could have."""
-        return (
-            f"{self.scope}.{self.metric}" if self.scope in ("global", "personal", "adapted") else self.metric
-        )
+        before, _, scope = self.scope.rpartition(".")
+        named = f"{scope}.{self.metric}" if scope in ("global", "personal", "adapted") else self.metric
+        return f"{before}.{named}" if before else named
 
 
 def settle(method: Method, state: State, profile: Profile, engine: Engine) -> State:
@@ -132,30 +138,70 @@ def adapt(
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
     """The summary of one scope; what needs the labels of test samples is left out if they are withheld."""
-    size, accuracy = scores.size, scores.accuracy
-    if scope == "global":
-        values = {
-            "accuracy": metrics.global_accuracy(accuracy, size),
-            "loss": float(scores.loss.sum() / max(1, size.sum())),
-        }
-        if scores.by_class is not None:
-            total, right = (table.sum(0) for table in scores.by_class)
-            values["balanced_accuracy"] = float(metrics.balanced_accuracy(right, total))
-            for name, hits, all_ in zip(classes, right, total, strict=True):
-                values[f"accuracy[{name}]"] = float(hits / all_) if all_ else float("nan")
-    else:
-        tested = size > 0
-        values = {
-            "accuracy": _mean(accuracy[tested]),
-            "worst_accuracy": float(accuracy[tested].min()) if tested.any() else float("nan"),
-            "loss": _mean(scores.loss[tested] / size[tested]),
-        }
-        if scores.by_class is not None:
-            total, right = scores.by_class
-            balanced = metrics.balanced_accuracy(right, total)
-            values["balanced_accuracy"] = _mean(balanced[tested])
-            values["balanced_accuracy_by_size"] = metrics.global_accuracy(balanced, size)
+    pooled = scope.endswith("global")
+    values = _of_samples(scores) if pooled else _of_clients(scores)
+    if scores.tally is not None:
+        by_class = scores.tally.by_class(len(scores.size), len(classes))
+        values |= _classes(*by_class, scores.tally.odds, classes) if pooled else _own_classes(*by_class)
     return [Row(number, scope, "", "", metric, value) for metric, value in values.items()]
+
+
+def _of_samples(scores: Scores) -> dict[str, float]:
+    return {
+        "accuracy": metrics.global_accuracy(scores.accuracy, scores.size),
+        "loss": float(scores.loss.sum() / max(1, scores.size.sum())),
+        "samples": float(scores.size.sum()),
+    }
+
+
+def _of_clients(scores: Scores) -> dict[str, float]:
+    tested = scores.size > 0
+    accuracy = scores.accuracy[tested]
+    return {
+        "accuracy": _mean(accuracy),
+        "worst_accuracy": float(accuracy.min()) if tested.any() else float("nan"),
+        "loss": _mean(scores.loss[tested] / scores.size[tested]),
+    }
+
+
+def _classes(size: Ints, right: Ints, named: Ints, odds: Ints, names: tuple[str, ...]) -> dict[str, float]:
+    """Of all samples together; of a class, ``accuracy`` is its recall, ``named`` its share of the answers."""
+    size, right, named = (table.sum(0) for table in (size, right, named))
+    values = {
+        "majority": float(metrics.majority(size)),
+        "balanced_accuracy": float(metrics.balanced_accuracy(right, size)),
+        "macro_f1": float(metrics.macro_f1(right, size, named)),
+    }
+    if len(odds):
+        values |= zip(("auroc", "average_precision"), metrics.ranking_scores(odds), strict=True)
+    recall = np.divide(right, size, out=np.full(len(size), np.nan), where=size > 0)
+    for metric, shares in (("accuracy", recall), ("named", named / max(1, named.sum()))):
+        values |= {f"{metric}[{name}]": float(share) for name, share in zip(names, shares, strict=True)}
+    return values
+
+
+def _own_classes(size: Ints, right: Ints, named: Ints) -> dict[str, float]:
+    """Of each client's samples, the mean over clients."""
+    balanced, every = metrics.balanced_accuracy(right, size), size.sum(1)
+    return {
+        "majority": _mean(metrics.majority(size)[every > 0]),
+        "balanced_accuracy": _mean(balanced[every > 0]),
+        "balanced_accuracy_by_size": metrics.global_accuracy(balanced, every),
+        "macro_f1": _mean(metrics.macro_f1(right, size, named)[every > 0]),
+    }
+
+
+def answer_rows(number: int, scores: Scores, group: Tensor, classes: int) -> list[Row]:
+    """How many test samples of each class a group's model gave each answer, both by their places in the list
+    of classes, as long as these are few enough to look at; what never happened has no line."""
+    if scores.tally is None or classes > READABLE:
+        return []
+    tables = scores.tally.confusion(group.numpy(), int(group.max()) + 1, classes)
+    found = zip(*(place.tolist() for place in tables.nonzero()), tables[tables > 0].tolist(), strict=True)
+    return [
+        Row(number, ANSWERS, "", str(one), f"answers[{label}][{said}]", float(samples))
+        for one, label, said, samples in found
+    ]
 
 
 def fairness_rows(number: int, accuracy: np.ndarray, scope: str = "fairness") -> list[Row]:
@@ -258,25 +304,27 @@ def evaluation_rows(
     engine: Engine,
     clients: bool,
     ahead: Ahead | None = None,
+    on: Samples = "test",
 ) -> tuple[list[Row], list[Row]]:
     """The global and personal scopes, fairness and groups; with ``clients``, also a line for every client and
     what the server found out about each."""
     state, task, profile, engine = presented(method, state, task, profile, engine)
     models = serving(method, state)
     used, kept = adapted(method, state, task, profile, engine, models)
-    scores = _revealed(engine.score(used, ahead, kept), method, task)
-    names = task.federation.classes
-    rows = scope_rows(state.round, "global", scores, names) + scope_rows(
-        state.round, "personal", scores, names
-    )
-    rows += fairness_rows(state.round, scores.accuracy)
+    scores = _revealed(engine.score(used, ahead, kept, on), method, task)
+    names, before = task.federation.classes, VALIDATION if on == "validation" else ""
+    rows = scope_rows(state.round, f"{before}global", scores, names)
+    rows += scope_rows(state.round, f"{before}personal", scores, names)
+    rows += fairness_rows(state.round, scores.accuracy, f"{before}fairness")
     count = len(profile.eligible) if method.adapts else len(models)
     rows += group_rows(state.round, state, task, profile.counts, count)
     if not clients:
         return rows, []
-    told = _tells(method).of_clients(state.grouping)
-    each = client_rows(state.round, scores, task.federation.clients, state.grouping["group"], told)
-    return rows, iid_rows(method, state, task) + each
+    group, told = state.grouping["group"], _tells(method).of_clients(state.grouping)
+    each = client_rows(state.round, scores, task.federation.clients, group, told, f"{before}personal")
+    if on == "validation":
+        return rows, each
+    return rows, [*iid_rows(method, state, task), *each, *answer_rows(state.round, scores, group, len(names))]
 
 
 def adapted_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
@@ -293,7 +341,7 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
 def _revealed(scores: Scores, method: Method, task: Task) -> Scores:
     """Of clients that withhold their labels, no number of a class."""
     withheld = method.privacy(task.privacy).counts == "withheld"
-    return scores._replace(by_class=None) if withheld else scores
+    return scores._replace(tally=None) if withheld else scores
 
 
 def _mean(values: np.ndarray) -> float:

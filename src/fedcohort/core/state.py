@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from fedcohort.core import client_store
 from fedcohort.core.method import Method
 from fedcohort.core.records import Clients, Memory
 from fedcohort.models.flat import Weights
+
+BEST = "best/"  # before the names of tensors of the best state
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,24 @@ class State:
     bytes_up: int = 0
     bytes_down: int = 0
     encoders: tuple[Weights, ...] = ()  # frozen, once models are merged: see core/round/merge.py
+    best: "State | None" = None  # after the best round so far, where validation samples tell which that is
+
+    def as_best(self) -> "State":
+        """The same, as the best so far."""
+        return replace(self, best=replace(self, best=None))
+
+    def after(self, number: int) -> "State | None":
+        """This state or the best one, whichever is of that round."""
+        return next((each for each in (self, self.best) if each is not None and each.round == number), None)
 
 
 def pack(state: State) -> dict[str, Tensor]:
-    """The state as named tensors."""
+    """The state as named tensors; the best one only once, if it is the same."""
+    best = {} if state.best is None else {"best": torch.tensor(state.best.round)}
+    if state.best is not None and state.best.round != state.round:
+        best |= {f"{BEST}{key}": value for key, value in pack(state.best).items()}
     out = {
+        **best,
         "round": torch.tensor(state.round),
         "bytes": torch.tensor([state.bytes_up, state.bytes_down]),
         **{f"grouping/{key}": value for key, value in state.grouping.items()},
@@ -93,4 +108,12 @@ def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None
     up, down = tensors["bytes"].tolist()
     done = int(tensors["round"])
     clients = client_store.unpack(tensors, reopen)
-    return State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))
+    state = State(done, tuple(groups), under("grouping/"), clients, up, down, tuple(encoders))
+    if "best" not in tensors:
+        return state
+    if not under(BEST):
+        return state.as_best()
+    best = unpack(under(BEST), reopen)
+    if isinstance(best.clients, client_store.ClientStore):
+        best.clients.replaced_by(clients)
+    return replace(state, best=best)

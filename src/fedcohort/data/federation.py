@@ -178,11 +178,10 @@ class Federation:
         return ClientData(self, place)
 
     def pooled(self) -> "Federation":
-        """The centralised reference: client 0 trains on everybody's rows, test rows stay where they are."""
+        """The centralised reference: client 0 trains on everybody's rows, others stay where they are."""
         return replace(
             self,
             train=_to_first(self.train),
-            validation=_to_first(self.validation),
             truth=None,
             iid=None,
             provenance={**self.provenance, "pooled": True},

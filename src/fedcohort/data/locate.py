@@ -91,7 +91,7 @@ class Places:
         for candidate in (user_path(path), *([self.root / path] if self.root else [])):
             if candidate.is_file():
                 return candidate
-        raise UserError(f"there is no file {self.sought(path)}: check the 'path' option")
+        raise UserError(f"there is no file {self.sought(path)}: check the path")
 
     def sought(self, path: str) -> str:
         """A path that leads nowhere, with the folders at which it was taken to start."""

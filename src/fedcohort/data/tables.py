@@ -6,6 +6,7 @@ that nothing depends on which rows come first.
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 CELL = 8  # bytes of a number
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")  # how files of tables end
 FILE = "@file"  # the client column that stands for the name of the row's file
+NUMBER = r"[+-]?(\d+([.,]\d*)?|[.,]\d+)"
 COMMA = r"^([+-]?\d*),(\d+)$"  # a number with a decimal comma
 PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
 AUTO = "auto"  # for a separator that is to be found out
@@ -138,7 +141,7 @@ def _files(path: str, where: Places) -> list[Path]:
     for base in (pattern.parent, *([where.root / pattern.parent] if where.root else [])):
         if found := sorted(path for path in base.glob(pattern.name) if path.is_file()):
             return found
-    raise UserError(f"no file matches {where.sought(path)}: check the 'path' option")
+    raise UserError(f"no file matches {where.sought(path)}: check the path")
 
 
 def _read_one(path: Path, layout: Layout) -> "pl.DataFrame":
@@ -212,6 +215,16 @@ def separator_of(start: str) -> str:
         if rows and rows[0] > 1 and len({*rows}) == 1:
             return sign
     return max(reversed(SEPARATORS), key=lambda sign: next(iter(cells[sign]), 0))
+
+
+def has_header(path: str, where: Places) -> bool:
+    """Whether the first line of a table names its columns: no name is a number."""
+    file = _files(path, where)[0]
+    if is_parquet(file):
+        return True
+    with reading(file):
+        _, names = scan_csv(file)
+    return not any(re.fullmatch(NUMBER, name) for name in names)
 
 
 def _cells(start: str, sign: str) -> list[int]:

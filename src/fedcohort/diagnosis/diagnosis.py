@@ -78,6 +78,7 @@ class Diagnosis:
             "coverage": {"mean": _plain(np.nanmean(self.coverage)), "min": _plain(np.nanmin(self.coverage))},
             "verdict": list(self.verdict.sentences),
             "skew": self.verdict.level,
+            "methods": list(self.verdict.methods),
             "notes": list(self.verdict.notes),
             **({} if self.iid is None else {"iid": self.iid}),
             "suggested_groups": {item.reading: _group_table(item) for item in self.suggestions},

@@ -5,6 +5,7 @@ the message says where. Long: one row per sample, with a column for the client a
 an experiment reads it, so that both see the same classes and clients.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from fedcohort.data.columns import client_column, label_column
 from fedcohort.data.labels import encode_labels, refuse_amounts
 from fedcohort.data.locate import Places, user_path
+from fedcohort.data.survey import roles
 from fedcohort.data.tables import (
     FILE,
     cleaned,
@@ -22,6 +24,7 @@ from fedcohort.data.tables import (
     named,
     read_table,
     reading,
+    require,
     scan_csv,
     scan_parquet,
 )
@@ -37,13 +40,21 @@ LARGEST = 2**53  # beyond it floats skip whole numbers
 PIECE = 1 << 15  # rows of a file that are looked at together
 CLIENT_COLUMNS = ("client", "client_id", "id")  # taken for the client unless told
 AMOUNTS = (
-    "'fedcohort init' writes an experiment file that makes classes of it (--bins 4), or calls it a category "
-    "(--category), and diagnose reads that file"
+    "'fedcohort init --set data.bins=4' writes an experiment file that makes 4 classes of it, and diagnose "
+    "reads that file; data.categorical=['{}'] says that it is a category"
 )
 
 Kind = TypeVar("Kind", np.int64, np.float64)
 Test = Callable[[NDArray[np.float64]], NDArray[np.bool_]]
 Complaint = Callable[[str | None, str, bool], UserError]  # of a cell, its place, whether clients lack names
+
+
+class NoCountsError(UserError):
+    """What a table holds cannot be counts: perhaps it has a row per sample."""
+
+    def __init__(self, fact: str, cure: str) -> None:
+        super().__init__(f"{fact}, {cure}")
+        self.fact = fact
 
 
 class Counts(NamedTuple):
@@ -142,7 +153,8 @@ def _client_of(columns: list[str], client: str | None, path: Path) -> str | None
 
 def _refuse_other_files(path: Path) -> None:
     if "*" in path.name:
-        raise UserError(f"{path}: several files are read as samples only, name their label with --label")
+        words = _as_samples(path, FILE) or "name their label with --label"
+        raise UserError(f"{path}: several files are read as samples only, {words}")
     if not user_path(str(path)).exists():
         raise UserError(f"there is no file {path}: check the path")
     if path.is_dir() or not path.name.lower().endswith(SUFFIXES):
@@ -150,7 +162,22 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _wide(path: Path, client: str | None) -> Counts:
-    return Counts(*_rows(path, client, np.int64, _are_counts, _bad_count))
+    try:
+        return Counts(*_rows(path, client, np.int64, _are_counts, _bad_count))
+    except NoCountsError as mistake:
+        if words := _as_samples(path, client):
+            raise UserError(f"{path.name} is no table of counts ({mistake.fact}): {words}") from None
+        raise
+
+
+def _as_samples(path: Path, client: str | None) -> str:
+    """What to type if a table has a row per sample, as far as its columns tell."""
+    guess = roles(read_table(str(path), Places.of()))
+    client = client or guess.client
+    if guess.label is None or client is None:
+        return ""
+    options = f"--client {shlex.quote(client)} --label {shlex.quote(guess.label)}"
+    return f"if each row is a sample, as it looks, add {options}"
 
 
 def _are_counts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -182,9 +209,9 @@ def _client_names(names: Sequence[str | None], client: str) -> list[str]:
         if name is None:
             raise UserError(f"row {row} has no client in column '{client}': fill it in or delete the row")
         if name in rows:
-            raise UserError(
-                f"client '{name}' is in rows {rows[name]} and {row}: keep one row per client, "
-                f"or name the label column of a long table with --label"
+            raise NoCountsError(
+                f"client '{name}' is in rows {rows[name]} and {row}",
+                "keep one row per client, or name the label column of a long table with --label",
             )
         rows[name] = row
     return safe_names(list(rows))
@@ -192,29 +219,34 @@ def _client_names(names: Sequence[str | None], client: str) -> list[str]:
 
 def _bad_count(cell: str | None, where: str, numbered: bool) -> UserError:
     if cell is None or cell.lower() == "nan":
-        return UserError(f"{where}: the count is missing, put 0 if there is no sample")
+        return NoCountsError(f"{where}: the count is missing", "put 0 if there is no sample")
     try:
         value = float(cell)
     except ValueError:
         hint = "name the column of client ids with --client, or remove columns that are not classes"
-        return UserError(f"{where}: '{cell}' is not a number, {hint}")
+        return NoCountsError(f"{where}: '{cell}' is not a number", hint)
     if value < 0:
-        return UserError(f"{where}: {cell} is negative, counts start at 0")
+        return NoCountsError(f"{where}: {cell} is negative", "counts start at 0")
     if value >= LARGEST:
-        return UserError(f"{where}: {cell} is too large for a count, check the column")
-    return UserError(f"{where}: {cell} is not a whole number, give counts of samples rather than shares")
+        return NoCountsError(f"{where}: {cell} is too large for a count", "check the column")
+    return NoCountsError(
+        f"{where}: {cell} is not a whole number", "give counts of samples rather than shares"
+    )
 
 
 def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     frame = read_table(str(path), Places.of())
+    require(frame, label, "label")
     if client is None:
         client = next((name for name in CLIENT_COLUMNS if name in frame.columns), FILE if single else None)
     if client is None:
-        raise UserError(f"{path.name}: say which column holds the client of each row with --client")
+        guess = roles(frame.drop(label)).client
+        perhaps = "" if guess is None else f", perhaps --client {shlex.quote(guess)}"
+        raise UserError(f"{path.name}: say which column holds the client of each row with --client{perhaps}")
     if client == label:
         raise UserError(f"{path.name}: --client and --label both name '{label}', name two columns")
     labels = label_column(frame, label)
-    refuse_amounts(labels, label, AMOUNTS)
+    refuse_amounts(labels, label, AMOUNTS.format(label))
     codes, _, classes = encode_labels(labels)
     owners = np.asarray(client_column(frame, client)).tolist()
     clients = list(dict.fromkeys(owners))

@@ -53,6 +53,7 @@ class Verdict(NamedTuple):
     skew: str
     groups: str
     advice: str
+    methods: tuple[str, ...]  # that it names
     notes: tuple[str, ...]
 
     @property
@@ -84,7 +85,7 @@ def judge(
         cautious.level,
         _skew_sentence(chosen, cautious, label_emd),
         _groups_sentence(cautious, clear, suggestions, counts, class_names),
-        _advice_sentence(cautious.level, clear, suggestions, signed_groups, sizes),
+        *_advice(cautious.level, clear, suggestions, signed_groups, sizes),
         tuple(_notes(counts, client_names, class_names)),
     )
 
@@ -154,55 +155,63 @@ def _groups_sentence(
     )
 
 
-def _advice_sentence(
+def _advice(
     level: Level,
     clear: Suggestion | None,
     suggestions: Sequence[Suggestion],
     signed_groups: Callable[[], Labels],
     sizes: Array,
-) -> str:
-    """``sizes`` are the samples of clients that have some."""
+) -> tuple[str, tuple[str, ...]]:
+    """The sentence, and the methods that it names; ``sizes`` are the samples of clients that have some."""
     clients, middle = len(sizes), float(np.median(sizes))
     if level == "little":
         seen = "; fedavg+finetune shows whether they do" if middle >= ENOUGH else ""
-        return f"Train one model with plain fedavg: labels call for nothing more (features still may{seen})."
+        sentence = "Train one model with plain fedavg: labels call for nothing more (features still may"
+        return f"{sentence}{seen}).", ("fedavg", *(["fedavg+finetune"] if seen else []))
     few = f"; with only {clients} clients, let all of them take part in every round"
+    choosing = () if clients < FEW else ("fedentopt", "fedlecc")
+    found: tuple[str, ...] = ("fedprox", "scaffold", "fedlc")
+    if clear is None:
+        base = "fedavg"
+        start = "fedavg may do, so compare it" if level == "moderate" else "compare fedavg"
+        start = f"Train one model for all: {start} with corrected local training ({', '.join(found)})"
+        choose = " and, if a round takes only some clients, with choosing them by labels or losses"
+    else:
+        how, found = _who_finds(clear, suggestions, signed_groups)
+        start, base = f"Train one model per group ({how}) if a client may use its group's model", found[0]
+        if _mostly_small(clear):
+            base = "fedavg"
+            start = (
+                f"Compare one model per group ({how}) with one for all (fedavg), because groups of one or "
+                f"two clients may gain little"
+            )
+        choose = (
+            "; if one model must serve all and a round takes only some clients, choose them across groups"
+        )
+        choosing = choosing[::-1]
+    start += f"{choose} ({', '.join(choosing)})" if choosing else few
+    if middle < ENOUGH:
+        return f"{start}.", ("fedavg", *found, *choosing)
     own = (
-        f"; where clients may have models of their own, compare {{}}+finetune and local_only too (half of "
+        f"; where clients may have models of their own, compare {base}+finetune and local_only too (half of "
         f"them have {middle:.0f} samples or more)"
     )
-    own = own if middle >= ENOUGH else ""
-    if clear is None:
-        start = "fedavg may do, so compare it" if level == "moderate" else "compare fedavg"
-        choose = " and, if a round takes only some clients, with choosing them by labels or losses"
-        return (
-            f"Train one model for all: {start} with corrected local training (fedprox, scaffold, fedlc)"
-            f"{few if clients < FEW else f'{choose} (fedentopt, fedlecc)'}{own.format('fedavg')}."
-        )
-    how = _who_finds(clear, suggestions, signed_groups)
-    start, base = f"Train one model per group ({how}) if a client may use its group's model", how
-    if _mostly_small(clear):
-        base = "fedavg"
-        start = (
-            f"Compare one model per group ({how}) with one for all (fedavg), because groups of one or two "
-            f"clients may gain little"
-        )
-    choose = "; if one model must serve all and a round takes only some clients, choose them across groups"
-    own = own.format(base.partition(",")[0])
-    return f"{start}{few if clients < FEW else f'{choose} (fedlecc, fedentopt)'}{own}."
+    return f"{start}{own}.", ("fedavg", *found, *choosing, f"{base}+finetune", "local_only")
 
 
 def _who_finds(
     clear: Suggestion, suggestions: Sequence[Suggestion], signed_groups: Callable[[], Labels]
-) -> str:
-    """The methods that would train the groups which stand out."""
+) -> tuple[str, tuple[str, ...]]:
+    """The methods that would train the groups which stand out, in words too."""
     by_psi = next((item.labels for item in suggestions if item.reading == "clust_psi_pfl"), clear.labels)
     if adjusted_rand(by_psi, clear.labels) >= SAME:
-        return "clust_psi_pfl"
-    by_losses = "ifca" if _mostly_small(clear) else "ifca, fedgwc"
+        return "clust_psi_pfl", ("clust_psi_pfl",)
+    by_losses = ("ifca",) if _mostly_small(clear) else ("ifca", "fedgwc")
+    words = ", ".join(by_losses)
     if adjusted_rand(signed_groups(), clear.labels) >= SAME:
-        return f"{by_losses}, or clust_psi_pfl with signed features, because unsigned ones mix these groups"
-    return by_losses
+        words += ", or clust_psi_pfl with signed features, because unsigned ones mix these groups"
+        return words, (*by_losses, "clust_psi_pfl(signed=true)")
+    return words, by_losses
 
 
 def _mostly_small(clear: Suggestion) -> bool:

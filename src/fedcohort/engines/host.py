@@ -15,7 +15,7 @@ from torch import Tensor
 
 import fedcohort
 from fedcohort.core.deltas import BlockRow, Rows, is_finite
-from fedcohort.core.engine import Answer, Order, Scores, Trial
+from fedcohort.core.engine import Answer, Order, Samples, Scores, Trial
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
@@ -157,7 +157,10 @@ class Node:
         return self._each(tried, asked)
 
     def score(
-        self, asked: Mapping[int, tuple[Sequence[tuple[int, Ids]], Kept]], models: Mapping[int, Memory]
+        self,
+        asked: Mapping[int, tuple[Sequence[tuple[int, Ids]], Kept]],
+        models: Mapping[int, Memory],
+        on: Samples,
     ) -> dict[int, Scores]:
         """``asked`` are numbers of models and whom they serve."""
 
@@ -165,7 +168,7 @@ class Node:
             served, kept = asked[shard]
             first = self.work.shards.bounds[shard]
             own = [(models[number], members - first) for number, members in served]
-            return self.engines[shard].score(own, kept=_recall(kept, first))
+            return self.engines[shard].score(own, kept=_recall(kept, first), on=on)
 
         return self._each(score, asked)
 

@@ -36,7 +36,7 @@ from fedcohort.engines.chain import Chain
 from fedcohort.engines.kernels import speed_up
 from fedcohort.engines.lowrank import Lockstep, train_block
 from fedcohort.engines.malloc import keep_freed_memory
-from fedcohort.engines.reference import ReferenceEngine, predict
+from fedcohort.engines.reference import Predicted, ReferenceEngine, predict
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.cpu import usable_cores
 
@@ -182,7 +182,7 @@ class PoolEngine(ReferenceEngine):
         if trial.kept is not None:  # a model for each client
             return super().losses(trial, samples, number)
         train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
-        losses = self.predict(trial.models[0], train, torch.cat(rows))[0]
+        losses = self.predict(trial.models[0], train, torch.cat(rows)).loss
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
     def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
@@ -191,7 +191,7 @@ class PoolEngine(ReferenceEngine):
         train = self.task.data.train
         rows = [train.rows(client) for client in trial.clients.tolist()]
         asked = [(model, torch.cat(rows)) for model in trial.models]
-        losses = torch.stack([loss for loss, _ in self.predict_each(asked, train)])
+        losses = torch.stack([own.loss for own in self.predict_each(asked, train)])
         told = [answer(part) for part in losses.split([len(own) for own in rows], 1)]
         return trial.clients, torch.stack(told)
 
@@ -202,32 +202,25 @@ class PoolEngine(ReferenceEngine):
         rows = [held.rows(client) for client in trial.clients.tolist()]
         every, sizes = torch.cat(rows), [len(own) for own in rows]
         asked = [(model, every) for model in trial.models]
-        guesses = torch.stack([guess for _, guess in self.predict_each(asked, held)])
+        guesses = torch.stack([own.said for own in self.predict_each(asked, held)])
         right = (guesses == held.y[every]).float()
         return torch.stack([part.mean(1) for part in right.split(sizes, 1)], 1)
 
-    def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(self, weights: Weights, split: Split, rows: Tensor) -> Predicted:
         return self.predict_each([(weights, rows)], split)[0]
 
-    def predict_each(
-        self, models: Sequence[tuple[Weights, Tensor]], split: Split
-    ) -> list[tuple[Tensor, Tensor]]:
+    def predict_each(self, models: Sequence[tuple[Weights, Tensor]], split: Split) -> list[Predicted]:
         """The rows of all models are cut into pieces, which all workers share."""
         cut = [rows.split(EVALUATE) for _, rows in models]
         pieces = [(weights, rows) for (weights, _), own in zip(models, cut, strict=True) for rows in own]
         done = iter(self._map(lambda piece: predict(self._model(), piece[0], split, piece[1]), pieces))
-        answers = [[next(done) for _ in own] for own in cut]
-        return [(torch.cat(losses), torch.cat(guesses)) for losses, guesses in map(_columns, answers)]
+        return [Predicted.joined([next(done) for _ in own]) for own in cut]
 
     def _map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """In the order of ``items``, on all workers."""
         if self.pool is None or len(items) < 2:
             return [function(item) for item in items]
         return list(self.pool.map(function, items))
-
-
-def _columns(pairs: Sequence[tuple[A, B]]) -> tuple[list[A], list[B]]:
-    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 @cache

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from fedcohort.core.adapting import trained
 from fedcohort.core.deltas import BlockRow
-from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
+from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
 from fedcohort.engines.cluster import Cluster, LostError, Machine, heard
@@ -193,7 +194,11 @@ class RayEngine:
         return torch.cat([told[shard] for shard in asked], axis).index_select(axis, order)
 
     def score(
-        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+        self,
+        models: Sequence[Served],
+        ahead: Ahead | None = None,
+        kept: Recall | None = None,
+        on: Samples = "test",
     ) -> Scores:
         served: dict[int, list[tuple[int, Ids]]] = {shard: [] for shard in range(self.shards.number)}
         for number, (_, members) in enumerate(models):
@@ -201,12 +206,11 @@ class RayEngine:
                 served[shard].append((number, members[places]))
         uses = {shard: {number for number, _ in own} for shard, own in served.items()}
         asked = {shard: (own, _kept(kept, self.shards.clients(shard))) for shard, own in served.items()}
-        question = Question("score", (), [model for model, _ in models], uses)
+        question = Question("score", (on,), [model for model, _ in models], uses)
         told = _joined(self._ask(question, asked))
-        size, right, loss, classes = zip(*(told[shard] for shard in sorted(told)), strict=True)
-        sizes, rights = zip(*classes, strict=True)
-        table = np.concatenate(sizes), np.concatenate(rights)
-        return Scores(np.concatenate(size), np.concatenate(right), np.concatenate(loss), table)
+        *numbers, tallies = zip(*(told[shard] for shard in sorted(told)), strict=True)
+        moved = [own.moved(self.shards.bounds[shard]) for shard, own in enumerate(tallies)]
+        return Scores._make([*map(np.concatenate, numbers), Tally.joined(moved)])
 
     def _ask(
         self, question: Question, asked: Mapping[int, Any], where: dict[int, Machine] | None = None

@@ -2,7 +2,8 @@
 engine."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,17 +11,33 @@ from torch import Tensor
 
 from fedcohort.core.adapting import trained
 from fedcohort.core.batchnorm import worn
-from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall, View
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
 from fedcohort.core.round.merge import merged_task
+from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split, take
 from fedcohort.models.flat import Flat, Weights
 
 CHUNK = 4096  # examples evaluated at a time
+
+
+class Predicted(NamedTuple):
+    """What a model says of some rows."""
+
+    loss: Tensor
+    said: Tensor  # the class
+    log_odds: Tensor  # of the last class against the first
+
+    @classmethod
+    def joined(cls, pieces: "Iterable[Predicted]") -> "Predicted":
+        """In this order; of no pieces, nothing."""
+        number = torch.zeros(0)
+        told = list(pieces) or [cls(number, number.long(), number)]
+        return cls(*map(torch.cat, zip(*told, strict=True)))
 
 
 class ReferenceEngine:
@@ -65,7 +82,7 @@ class ReferenceEngine:
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
             sent = worn(sent, order.mine if self.keeps else None)
-            found["loss_before"] = predict(model, sent, train, rows, self.cap)[0].mean()
+            found["loss_before"] = predict(model, sent, train, rows, self.cap).loss.mean()
         if "outputs" in order.probes:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
@@ -92,7 +109,7 @@ class ReferenceEngine:
         train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         models = [trial.at(client)[0] for client in trial.clients.tolist()]
         tried = self.predict_each(list(zip(models, rows, strict=True)), train)
-        return torch.stack([losses.mean() for losses, _ in tried])
+        return torch.stack([own.loss.mean() for own in tried])
 
     def polled_rows(self, clients: Ids, samples: int | None, number: int) -> list[Tensor]:
         """The rows on which each client measures a loss: all, or ``samples`` drawn for this round."""
@@ -104,7 +121,7 @@ class ReferenceEngine:
         told = []
         for client in trial.clients.tolist():
             asked = [(model, train.rows(client)) for model in trial.at(client)]
-            told.append(answer(torch.stack([losses for losses, _ in self.predict_each(asked, train)])))
+            told.append(answer(torch.stack([own.loss for own in self.predict_each(asked, train)])))
         return trial.clients, torch.stack(told)
 
     def cross_accuracy(self, trial: Trial) -> Tensor:
@@ -113,59 +130,56 @@ class ReferenceEngine:
         for column, client in enumerate(trial.clients.tolist()):
             rows = held.rows(client)
             asked = [(model, rows) for model in trial.at(client)]
-            for row, (_, guesses) in enumerate(self.predict_each(asked, held)):
-                table[row, column] = (guesses == held.y[rows]).float().mean()
+            for row, own in enumerate(self.predict_each(asked, held)):
+                table[row, column] = (own.said == held.y[rows]).float().mean()
         return table
 
-    def predict(self, weights: Weights, split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and predicted class of one model for each of these rows of a split."""
+    def predict(self, weights: Weights, split: Split, rows: Tensor) -> Predicted:
+        """What one model says of each of these rows of a split."""
         return predict(self.task.model, weights, split, rows, self.cap)
 
-    def predict_each(
-        self, models: Sequence[tuple[Weights, Tensor]], split: Split
-    ) -> list[tuple[Tensor, Tensor]]:
+    def predict_each(self, models: Sequence[tuple[Weights, Tensor]], split: Split) -> list[Predicted]:
         """The same for many models, each with rows of its own."""
         return [self.predict(weights, split, rows) for weights, rows in models]
 
     def score(
-        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+        self,
+        models: Sequence[Served],
+        ahead: Ahead | None = None,
+        kept: Recall | None = None,
+        on: Samples = "test",
     ) -> Scores:
-        federation, test = self.task.data, self.task.data.test
+        federation = self.task.data
+        held = federation.validation if on == "validation" else federation.test
         if kept is not None:
             models = [
                 ({**model, "buffers": kept(int(client))["buffers"]}, client[None])
                 for model, members in models
                 for client in members
             ]
-        correct = torch.zeros(federation.num_clients, federation.num_classes)
-        loss = torch.zeros(federation.num_clients, dtype=torch.float64)
-        served = [[test.rows(client) for client in members.tolist()] for _, members in models]
+        served = [[held.rows(client) for client in members.tolist()] for _, members in models]
         asked = [
             (Weights(model["params"], model["buffers"]), torch.cat(rows))
             for (model, _), rows in zip(models, served, strict=True)
         ]
-        answers = self.predict_each(asked, test)
-        for (_, members), own, (_, rows), answer in zip(models, served, asked, answers, strict=True):
-            (losses, predicted), labels = answer, test.y[rows]
-            owner = members.repeat_interleave(torch.tensor([len(few) for few in own]))
-            correct.index_put_((owner, labels), (predicted == labels).float(), accumulate=True)
-            loss.index_add_(0, owner, losses.double())
-        total, right = test.counts(federation.num_classes).numpy(), correct.numpy()
-        return Scores(total.sum(1), right.sum(1), loss.numpy(), (total, right))
+        told, rows = Predicted.joined(self.predict_each(asked, held)), _joined([rows for _, rows in asked])
+        each = torch.tensor([len(few) for own in served for few in own], dtype=torch.long)
+        owner, label = _joined([members for _, members in models]).repeat_interleave(each), held.y[rows]
+        right = torch.bincount(owner, (told.said == label).float(), federation.num_clients)
+        loss = torch.bincount(owner, told.loss.double(), federation.num_clients)
+        tally = Tally.of(owner, label, told.said, told.log_odds, federation.num_classes)
+        return Scores(held.sizes.numpy(), right.numpy(), loss.numpy(), tally)
 
 
 @torch.no_grad()
-def predict(
-    model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf
-) -> tuple[Tensor, Tensor]:
-    """Loss and predicted class of these rows, a few thousand at a time."""
-    losses = [split.x.new_zeros(0, dtype=torch.float32)]
-    classes = [split.y.new_zeros(0)]
+def predict(model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf) -> Predicted:
+    """What a model says of these rows, a few thousand at a time."""
+    told = []
     for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
         logits = model.logits(weights, take(split.x, chunk))
-        losses.append(F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap))
-        classes.append(logits.argmax(1))
-    return torch.cat(losses), torch.cat(classes)
+        loss = F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap)
+        told.append(Predicted(loss, logits.argmax(1), logits[:, -1] - logits[:, 0]))
+    return Predicted.joined(told)
 
 
 @torch.no_grad()
@@ -175,3 +189,7 @@ def mean_output(model: Flat, weights: Weights, split: Split, rows: Tensor) -> Te
         [model.logits(weights, split.x[chunk]).softmax(1).sum(0) for chunk in rows.split(CHUNK)]
     )
     return total.sum(0) / len(rows)
+
+
+def _joined(ids: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.zeros(0, dtype=torch.long), *ids])

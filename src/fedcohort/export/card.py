@@ -5,8 +5,10 @@ from math import isnan
 
 from fedcohort.core.evaluate import Row
 from fedcohort.export.served import Served
+from fedcohort.runs.evaluation import CHOSEN
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
+from fedcohort.stats.intervals import of_share
 from fedcohort.util.names import in_markdown, safe_name
 
 SHOWN = 50  # columns and classes that are listed
@@ -31,7 +33,7 @@ def card(served: Served, run: FinishedRun, chosen: str) -> str:
     model, clients = served.model, served.clients
     settings, facts = run.settings, run.environment()
     made = [
-        f"- method: {_code(settings.method)}, seed {settings.seed}, {settings.rounds} rounds",
+        f"- method: {_code(settings.method)}, seed {settings.seed}, {_when(run)}",
         f"- chosen as: {_plain(chosen)}" if chosen else "",
         f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
         f"- network: {_plain(settings.model)}; data: {_plain(settings.source)}, "
@@ -107,6 +109,11 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
             yield f"| {_plain(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
 
 
+def _when(run: FinishedRun) -> str:
+    chosen, rounds = (read_result(run.directory) or {}).get(CHOSEN), run.settings.rounds
+    return f"{rounds} rounds" if chosen is None else f"round {chosen:.0f} of {rounds}, by validation samples"
+
+
 def _pooled(rows: Iterable[Row]) -> tuple[int, int]:
     """Right answers and test samples, of each client's last rows."""
     last: dict[tuple[str, str], float] = {(row.client, row.metric): row.value for row in rows}
@@ -116,12 +123,10 @@ def _pooled(rows: Iterable[Row]) -> tuple[int, int]:
 
 
 def share(right: int, total: int) -> str:
-    """With Wilson's interval."""
-    from scipy.stats import binomtest
-
+    """With its interval."""
     if not total:
         return "unknown, as there are none"
-    low, high = binomtest(right, total).proportion_ci(method="wilson")
+    low, high = of_share(right, total)
     return f"{right / total:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 

@@ -22,7 +22,8 @@ from fedcohort.models.flat import Weights
 from fedcohort.runs.comparison import Job, refuse_misfit, reopen
 from fedcohort.runs.own_models import read_model
 from fedcohort.runs.recorder import read_state
-from fedcohort.runs.stored import PREPARATION, TABLE, FinishedRun
+from fedcohort.runs.run import chosen_state
+from fedcohort.runs.stored import AGAIN, PREPARATION, TABLE, FinishedRun, read_result
 from fedcohort.serving.architecture import Architecture
 from fedcohort.serving.model import ServedModel
 from fedcohort.serving.rows import read_rows
@@ -84,12 +85,17 @@ def _task(job: Job, roster: Revealed) -> Task:
 
 
 def _state(run: FinishedRun, job: Job, task: Task) -> State:
-    """The last one, with the group that every client was served by when it was evaluated."""
+    """The one that was chosen, or the last, with the group that every client was served by when it was
+    evaluated."""
     if not checkpoint.exists(run.directory):
         raise UserError(f"{run.directory} holds no model: restore its {checkpoint.CURRENT}")
     tensors, _ = checkpoint.load(run.directory)
     state = read_state(run.directory, tensors, job.method, (lambda _: {}) if run.about.elsewhere else None)
     refuse_misfit(state, job, task, job.experiment.rounds)
+    try:
+        state = chosen_state(state, read_result(run.directory) or {})
+    except ValueError as error:
+        raise damaged(run.directory / checkpoint.CURRENT, error, AGAIN) from None
     group = torch.tensor(list(run.group.values()), dtype=torch.int64)
     if tuple(run.group) != task.federation.clients or int(group.max()) >= len(state.groups):
         raise damaged(run.directory / TABLE, "its clients are not those of the run")

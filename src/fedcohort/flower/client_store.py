@@ -3,7 +3,8 @@
 Flower starts a new process for every message and forgets its context when a node restarts, so the disk it is.
 A memory is known by the round it was written in. The one that training began from stays, and the one that
 this one began from: a server that goes back to its last checkpoint repeats the round that it was evaluating,
-and clients may have trained for the next one by then.
+and clients may have trained for the next one by then. Where a run looks for its best round, the memory of the
+best so far stays, too.
 """
 
 import hashlib
@@ -65,10 +66,11 @@ class ClientStore:
         """What was remembered after that round; None if it is gone."""
         return self._read(f"memory-{version}")
 
-    def remember(self, memory: Memory, version: int, begun: int) -> None:
-        """Keeps the memory of a round, the one that it began from, and the one before that."""
+    def remember(self, memory: Memory, version: int, begun: int, keep: int = NEVER) -> None:
+        """Keeps the memory of a round, the one that it began from, the one before that, and the one to
+        ``keep``, which served this client best."""
         self._write(f"memory-{version}", memory, {"begun": str(begun)})
-        needed = {f"memory-{number}" for number in (version, begun, self._begun(begun))}
+        needed = {f"memory-{number}" for number in (version, begun, self._begun(begun), keep)}
         for path in self.folder.glob("memory-*.safetensors"):
             if path.stem not in needed:
                 path.unlink(missing_ok=True)

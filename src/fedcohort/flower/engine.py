@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.engine import Ahead, Answer, Order, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
@@ -111,7 +111,8 @@ class FlowerEngine:
     def train(self, objective: Objective, orders: Sequence[Order], number: int) -> list[Answer]:
         self._expected = self._expect(objective, orders)
         written = {order.client: self._order(order, number) for order in orders}
-        early = {c: e.reply for c, e in self._early.items() if c in written and e.facts == written[c].facts}
+        known = {client: early for client, early in self._early.items() if client in written}
+        early = {c: each.reply for c, each in known.items() if _same(each.facts, written[c].facts)}
         self._early = {}
         payloads = {c: self._message(c, *order) for c, order in written.items() if c not in early}
         read = self._read_answer
@@ -228,7 +229,11 @@ class FlowerEngine:
         return table
 
     def score(
-        self, models: Sequence[Served], ahead: Ahead | None = None, kept: Recall | None = None
+        self,
+        models: Sequence[Served],
+        ahead: Ahead | None = None,
+        kept: Recall | None = None,
+        on: Samples = "test",
     ) -> Scores:
         """The same message asks for the loss on training data if the method will poll for it, says how the
         model is trained further first, and brings the order of the next round if that is known."""
@@ -248,15 +253,16 @@ class FlowerEngine:
                     params[client] = model["params"]
                 order = orders.get(client, Payload({}, {}))
                 known = own is not None or _is_sent(model, order)
-                facts = {"version": own, "poll": poll, "order": order.facts or None}
+                facts = {"version": own, "on": on, "poll": poll, "order": order.facts or None}
                 facts["adapt"] = None if further is None else self._adaptation(further, client)
                 facts |= self._whose(client, kept)
                 sent = order.tensors if known else {**whole, **order.tensors}
                 payloads[client] = self._message(client, facts, sent)
-        federation = self.task.federation
+        federation, held = self.task.federation, 1 if on == "validation" else 2
 
         def score(client: int, payload: Payload) -> Score:
-            return read_score(payload, int(federation.sizes[2, client]), federation.num_classes, self.trust)
+            size = int(federation.sizes[held, client])
+            return read_score(payload, size, federation.num_classes, self.trust)
 
         replies = self._ask(messages.SCORE, payloads, lambda _, payload: payload)
         polled = {client: replies[client] for client in params if poll and client in replies}
@@ -287,6 +293,7 @@ class FlowerEngine:
         facts = {
             "number": number,
             "version": self._version(order.client, order.mine),
+            "keep": NEVER if order.spare is None else order.spare,
             "budget": asdict(order.budget),
             "probes": sorted(order.probes),
             "judged": order.judged,
@@ -376,6 +383,11 @@ class FlowerEngine:
 
     def _note(self, client: int, what: str) -> None:
         note(self.task.federation.clients[client], what)
+
+
+def _same(order: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two orders are one, but for what else a client is to keep."""
+    return {**order, "keep": None} == {**other, "keep": None}
 
 
 def _is_sent(model: Memory, order: Payload) -> bool:

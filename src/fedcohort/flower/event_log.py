@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fedcohort.core.evaluate import Row
+from fedcohort.core.evaluate import VALIDATION, Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.runs.events import EVENTS, LOG, Event, read_events, summed_up
@@ -59,8 +59,9 @@ class EventLog(Callback):
         words = [f"{len(report.answered)} of {len(report.selected)} clients trained"]
         words += [f"{values[key]:.0f} {key}" for key in ("lost", "rejected") if values.get(key)]
         words.append(f"{values.get('messages', 0):.0f} messages")
-        if "global.accuracy" in values:
-            words.append(f"global accuracy {values['global.accuracy']:.1%}")
+        for before in ("", VALIDATION):
+            if (accuracy := values.get(f"{before}global.accuracy")) is not None:
+                words.append(f"global accuracy {accuracy:.1%}{' of validation samples' * bool(before)}")
         log.info("round %d of %d: %s", state.round, self.rounds, ", ".join(words))
         self.go_on(state.round)
         return False

@@ -6,14 +6,14 @@ What the client's own policy forbids is refused here, before anything is compute
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
 from fedcohort.core.adapting import Alone
-from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.engine import Answer, Order, Samples, Trial
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
 from fedcohort.core.profile import Local, Profile
@@ -192,6 +192,7 @@ class Handler:
     def train(self, payload: Payload) -> Payload:
         facts, engine = payload.facts, self.present(payload)
         number, version = whole(facts, "number", 0, LATEST), whole(facts, "version", NEVER, LATEST)
+        keep = whole(facts, "keep", NEVER, LATEST)
         order = self._order(payload, self._mine(engine, version))
         self._check_order(engine, order)
         trained = engine.train(self.method.objective, [order], number)
@@ -202,7 +203,7 @@ class Handler:
         if not _finite(*update.values(), *answer.mine.values(), *answer.probes.values()):
             raise Refusal(messages.NOT_FINITE)
         if answer.mine:
-            self.store.remember(answer.mine, number, version)
+            self.store.remember(answer.mine, number, version, keep)
         told = {"steps": answer.steps, "size": answer.size}
         tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
         if self.method.silent:  # it trains for itself alone
@@ -271,8 +272,8 @@ class Handler:
         return Payload({}, {"memory": {key: mine[key] for key in wanted}})
 
     def score(self, payload: Payload) -> Payload:
-        """On its test data; if the method polls, also the loss on its training data, which saves the next
-        poll, and then the training of the next round."""
+        """On its test or validation data; if the method polls, also the loss on its training data, which
+        saves the next poll, and then the training of the next round."""
         engine, facts = self.present(payload), payload.facts
         model = self._served(engine, payload)
         kept = self._kept(engine, payload)
@@ -281,7 +282,7 @@ class Handler:
             self._keep(*used, payload)
         except Exception:  # somebody's own network, or a full disk: the run goes on without
             log.exception("the model that serves this client cannot be kept for use")
-        told, tensors = self._scores(engine, *used)
+        told, tensors = self._scores(engine, *used, _samples(facts))
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
             told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
@@ -312,10 +313,10 @@ class Handler:
         return (made[0][0], None) if made else (model, kept)
 
     def _scores(
-        self, engine: ReferenceEngine, model: Memory, kept: Recall | None
+        self, engine: ReferenceEngine, model: Memory, kept: Recall | None, on: Samples
     ) -> tuple[dict[str, Any], dict[str, Memory]]:
-        """Nothing but their number is told of few test samples."""
-        scores = engine.score([(model, self.alone)], kept=kept)
+        """Nothing but their number is told of few samples."""
+        scores = engine.score([(model, self.alone)], kept=kept, on=on)
         size, right, loss = (float(column[0]) for column in scores[:3])
         count = int(size)
         if 0 < count < self.policy.min_samples:
@@ -323,9 +324,8 @@ class Handler:
         if count and not self.policy.exact:
             right, loss = self.policy.count(right, count), count * self.policy.loss(loss / count, count)
         tensors: dict[str, Memory] = {}
-        if scores.by_class is not None and self.level == "exact":
-            rows = [torch.from_numpy(table[0]).long() for table in scores.by_class]
-            tensors["by_class"] = {"size": rows[0], "right": rows[1]}
+        if scores.tally is not None and self.level == "exact":
+            tensors["by_class"] = scores.tally.of_one(engine.task.data.num_classes)
         return {"size": count, "right": int(right), "loss": loss}, tensors
 
     def _served(self, engine: ReferenceEngine, payload: Payload) -> Memory:
@@ -397,6 +397,14 @@ def _profile(task: Task) -> Profile:
     own = task.data
     sizes = own.train.sizes, own.validation.sizes
     return Profile(*sizes, None, own.num_classes, task.model, task.local, task.seed, shape=own.shape)
+
+
+def _samples(facts: Mapping[str, Any]) -> Samples:
+    """Those by which a server wants a model to be scored."""
+    on: Any = facts.get("on")
+    if on not in get_args(Samples):
+        raise refuse("to score a model by other than test or validation samples")
+    return on
 
 
 def _finite(*values: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,6 +110,12 @@ $ flwr run {folder} local --stream --federation-config "num-supernodes={parts} c
 OWN = "| `{name}` | your own code, as it was when this folder was written |\n"
 
 
+def _named(experiment: Path, name: str) -> str:
+    """The file's text, which keeps the name that its own file gave it."""
+    text = experiment.read_text(encoding="utf-8")
+    return text if "name" in tomllib.loads(text) else f"name = {json.dumps(name)}\n{text}"
+
+
 def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") -> list[Path]:
     """The app's files around a copy of the experiment and of the user's modules that it names; refuses a
     folder that exists."""
@@ -149,7 +156,7 @@ def write_app(folder: Path, experiment: Path, clients: int = 0, load: str = "") 
         (folder / "fedcohort_app").mkdir(parents=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-        shutil.copyfile(experiment, folder / "experiment.toml")
+        (folder / "experiment.toml").write_text(_named(experiment, setting.name), encoding="utf-8")
         for path in own:
             copy = shutil.copytree if path.is_dir() else shutil.copyfile
             copy(path, folder / path.name)

@@ -20,6 +20,7 @@ from fedcohort.core.schema import (
     score_fields,
     training_fields,
 )
+from fedcohort.core.tally import Tally
 from fedcohort.core.trust import Trust, middle
 from fedcohort.core.uploads import decoded
 from fedcohort.data.federation import Federation
@@ -154,7 +155,7 @@ class Score(NamedTuple):
     size: int
     right: int
     loss: float  # summed
-    by_class: Memory  # "size" and "right"; empty where they are not told
+    by_class: Memory  # "answers" and, of two classes, "odds"; empty where they are not told
 
 
 def read_score(payload: Payload, size: int, classes: int, trust: Trust) -> Score:
@@ -167,19 +168,19 @@ def read_score(payload: Payload, size: int, classes: int, trust: Trust) -> Score
 
 def all_scores(told: Mapping[int, Score], federation: Federation | Revealed) -> Scores:
     """Of all clients; who told nothing counts as without test samples."""
-    clients, classes = federation.num_clients, federation.num_classes
+    clients = federation.num_clients
     size, right, loss = (np.zeros(clients, dtype=kind) for kind in (np.int64, np.float32, np.float64))
-    total, correct = torch.zeros(clients, classes, dtype=torch.long), torch.zeros(clients, classes)
     for client, score in told.items():
         size[client], right[client], loss[client] = score[:3]
-        if score.by_class:
-            total[client], correct[client] = score.by_class["size"], score.by_class["right"].float()
-    by_class = bool(told) and all(score.by_class for score in told.values())
-    return Scores(size, right, loss, (total.numpy(), correct.numpy()) if by_class else None)
+    if not told or not all(score.by_class for score in told.values()):
+        return Scores(size, right, loss, None)
+    return Scores(size, right, loss, Tally.joined([Tally.told(c, own.by_class) for c, own in told.items()]))
 
 
-def _check_classes(rows: Mapping[str, Tensor], size: int, right: int) -> None:
+def _check_classes(tables: Mapping[str, Tensor], size: int, right: int) -> None:
     """Whether the numbers of each class make those of all."""
-    sums = int(rows["size"].sum()), int(rows["right"].sum())
-    if sums != (size, right) or bool((rows["right"] > rows["size"]).any()):
+    answers = tables["answers"]
+    of_class, odds = answers.sum(1), tables["odds"].sum(1) if "odds" in tables else None
+    sums = int(answers.sum()), int(answers.diagonal().sum())
+    if sums != (size, right) or (odds is not None and not torch.equal(odds, of_class)):
         raise NonsenseError("what it says of each class does not add up")

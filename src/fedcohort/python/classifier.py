@@ -26,7 +26,7 @@ from fedcohort.models import flat_model
 from fedcohort.presets import read_method
 from fedcohort.runs.auto import advice_for, wish_of
 from fedcohort.runs.experiment import HELD_OUT
-from fedcohort.runs.halving import EACH, JUDGED_ON, Halving, Trial, late_accuracy
+from fedcohort.runs.halving import EACH, JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.run import Evaluation, run
 from fedcohort.runs.search import LR, Search, space_of
 from fedcohort.runs.sweep import with_settings
@@ -125,7 +125,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
                 method, lr = tried(trial)
                 task = self._task(federations[trial.method], lr, seed)
                 rows = run(method, task, rounds, Evaluation(every=halving.every)).rows
-                trial.scores[rounds] = late_accuracy(rows, rounds)
+                trial.scores[rounds] = late_score(rows, rounds)
 
         best = halving.best(halving.run(train))
         return tried(max(best, key=lambda trial: (trial.rounds, trial.score)))

@@ -24,6 +24,7 @@ from fedcohort.python.auto import decided
 from fedcohort.python.comparison import Comparison, complete, notes
 from fedcohort.runs.comparison import Plan, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment as Settings
+from fedcohort.runs.experiment import as_asked
 from fedcohort.runs.method_entries import write_method
 from fedcohort.util.errors import UserError
 from fedcohort.util.user_code import own_code_in
@@ -60,7 +61,7 @@ class Experiment:
             partition = "natural"
         if partition is not None:
             table["partition"] = _partition(partition)
-        self._hold(Settings.of(table))
+        self._hold(Settings.of(as_asked(table)))
 
     def _hold(self, settings: Settings) -> None:
         self.settings = settings
@@ -70,7 +71,7 @@ class Experiment:
     def of(cls, table: Mapping[str, Any], name: str = "experiment") -> "Experiment":
         """From a table as a TOML file gives it."""
         experiment = cls.__new__(cls)
-        experiment._hold(Settings.of(table, name))
+        experiment._hold(Settings.of(as_asked(table), name))
         return experiment
 
     @classmethod

@@ -25,6 +25,7 @@ from fedcohort.report.labels import (
 )
 from fedcohort.report.page import Card
 from fedcohort.report.style import figure, plain_each, thinned
+from fedcohort.runs.run import chosen_state
 from fedcohort.stats.label_distances import Array, hellinger_points
 from fedcohort.util import checkpoint
 
@@ -81,7 +82,8 @@ def _interaction_card(run: Run) -> Card | None:
     if not isinstance(grouping, FedGWC) or not run.complete or len(everybody) > CLIENTS:
         return None
     try:
-        memory = unpack(checkpoint.load(run.directory)[0], lambda _: {}).grouping
+        last = unpack(checkpoint.load(run.directory)[0], lambda _: {})
+        memory = chosen_state(last, run.metrics).grouping
         if len(memory["group"]) != len(everybody):
             return None
         matrix = grouping.interaction(memory, torch.from_numpy(everybody)).numpy()

@@ -13,12 +13,15 @@ from fedcohort.report.page import ALL, Card, Filter, Page, Tab
 from fedcohort.report.provenance import provenance_card
 from fedcohort.report.sent import sent_cards
 from fedcohort.report.served import served_cards
-from fedcohort.report.standings import leaderboard_card, rounds_card, standings_of
+from fedcohort.report.standings import leaderboard_card, recall_card, rounds_card, standings_of
+from fedcohort.report.summary import summary_cards
+
+HELD = "as clients hold it"  # in a deployment, whatever the experiment would deal
 
 
 def runs_page(evidence: Evidence) -> Page:
-    """The report of one or several runs, the least served clients first; under several conditions, each part
-    of the page is about one of them, except for the overview."""
+    """The report of one or several runs: what they come to, then methods, then clients; under several
+    conditions, each part of the page is about one of them, except for the overview."""
     parts = evidence.parts
     runs = [run for part in parts for run in _best_first(part)]
     methods = [(title, title) for title in dict.fromkeys(run.title for run in runs)]
@@ -30,7 +33,7 @@ def runs_page(evidence: Evidence) -> Page:
         *conditions,
         Filter("method", "Method", [(ALL, "all methods"), *methods]),
         Filter("seed", "Seed", curves.views(evidence)),
-        Filter("scope", "Scope", [(scope, scope) for scope in curves.scopes(evidence)]),
+        Filter("scope", "Scope", [(scope, curves.said(scope)) for scope in curves.scopes(evidence)]),
     )
 
     def each(make: Callable[[Evidence], Iterable[Card]]) -> list[Card]:
@@ -45,8 +48,9 @@ def runs_page(evidence: Evidence) -> Page:
         return each(lambda part: (card for run in _best_first(part) for card in make(part, run)))
 
     found = (
-        Tab("served", "Who is served", of_runs(served_cards), one_run),
+        Tab("summary", "In short", each(summary_cards), conditions),
         Tab("methods", "Methods", [*overview_cards(evidence), *each(_methods)], compared),
+        Tab("served", "Who is served", of_runs(served_cards), one_run),
         Tab("clients", "Clients", of_runs(client_cards), one_run),
         Tab("skew", "Label skew", each(_skew), (*conditions, by_seed)),
         Tab("happened", "What happened", each(happened_cards), one_run),
@@ -61,6 +65,7 @@ def _methods(evidence: Evidence) -> Iterator[Card]:
     """Method against method."""
     yield leaderboard_card(evidence)
     found = (
+        recall_card(evidence),
         rounds_card(evidence),
         *curves.accuracy_cards(evidence),
         curves.fairness_card(evidence),
@@ -90,6 +95,7 @@ def _name(evidence: Evidence) -> str:
 def _subtitle(evidence: Evidence) -> str:
     methods, seeds = len(evidence.titles), len(evidence.seeds)
     asked = [run.asked for run in evidence.runs]
+    dealt = [HELD if run.about.elsewhere else run.asked.partition for run in evidence.runs]
     parts = [
         f"{methods} method{'s' * (methods > 1)}",
         f"{seeds} seed{'s' * (seeds > 1)}",
@@ -97,7 +103,7 @@ def _subtitle(evidence: Evidence) -> str:
         f"{_each(f'{evidence.clients_of(run):,}' for run in evidence.runs)} clients",
         f"{_each(f'{each.rounds:,}' for each in asked)} rounds",
         f"data: {_each(each.source for each in asked)}",
-        f"partition: {_each(each.partition for each in asked)}",
+        f"partition: {_each(dealt)}",
         f"model: {_each(each.model for each in asked)}",
     ]
     waiting = sum(not run.complete for run in evidence.runs)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fedcohort.report.curves import by_round, lines, views
+from fedcohort.report.curves import by_round, lines, main_curve, views
 from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Filter
-from fedcohort.report.standings import MAIN, standings_of
+from fedcohort.report.standings import standings_of
 from fedcohort.report.style import figure, plain, plain_each
 from fedcohort.runs.conditions import in_words, keys_of, order, text
 from fedcohort.runs.flat import Settings, Value
+from fedcohort.runs.over_rounds import ACCURACY
 
 PANELS = 12  # most conditions in small charts
 WRITTEN = 12  # most columns of a heat-map whose numbers are written
@@ -106,7 +107,7 @@ def _panels_card(evidence: Evidence) -> Card:
     for number, part in enumerate(shown):
         axis = str(number + 1) if number else ""
         view = views(part)[0][0]
-        series = (one for one in by_round(part, MAIN) if one.view == view)
+        series = (one for one in by_round(part, main_curve(evidence)) if one.view == view)
         for trace in lines(part, series, "round %{x}: %{y:.1%}"):
             trace.update(xaxis=f"x{axis}", yaxis=f"y{axis}", meta={"method": trace.meta["method"]})
             traces.append(trace)
@@ -156,7 +157,7 @@ def _winners(evidence: Evidence) -> str:
     first: dict[str, int] = {}
     for part in evidence.parts:
         best = standings_of(part)[0]
-        if MAIN in best.mean and len(part.titles) > 1:
+        if ACCURACY in best.mean and len(part.titles) > 1:
             first[best.method] = first.get(best.method, 0) + 1
     many = len(evidence.parts)
     if not first:
@@ -170,7 +171,7 @@ def _winners(evidence: Evidence) -> str:
 
 
 def _accuracies(part: Evidence) -> dict[str, float]:
-    return {standing.method: standing.mean.get(MAIN, np.nan) for standing in standings_of(part)}
+    return {standing.method: standing.mean.get(ACCURACY, np.nan) for standing in standings_of(part)}
 
 
 def _values(conditions: Sequence[Settings], key: str) -> list[str]:

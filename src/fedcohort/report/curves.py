@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.report.evidence import Curve, Evidence, Labels, Run
 from fedcohort.report.page import Card
 from fedcohort.report.style import OTHERS, figure, plain, small, thinned
 from fedcohort.stats.label_distances import Array
 
-SCOPES = ("global", "personal", "adapted")
+SCOPES = (f"{VALIDATION}global", f"{VALIDATION}personal", "global", "personal", "adapted")
 MEAN = "mean"
 BYTES = {"bytes_up", "bytes_down"}
 SMOOTH = 25  # points of independent cohorts in the chart of their labels
@@ -40,7 +41,24 @@ def scopes(evidence: Evidence) -> list[str]:
     known = {
         key for run in evidence.runs for key, (_, values) in run.curves.items() if np.isfinite(values).any()
     }
-    return [scope for scope in SCOPES if f"{scope}.accuracy" in known]
+    found = [scope for scope in SCOPES if f"{scope}.accuracy" in known]
+    return [scope for scope in found if f"{VALIDATION}{scope}" not in found or _goes_on(evidence, scope)]
+
+
+def _goes_on(evidence: Evidence, scope: str) -> bool:
+    """Whether some run measured it in more than one round: else there is no curve."""
+    return any(len(run.curves.get(f"{scope}.accuracy", ((),))[0]) > 1 for run in evidence.runs)
+
+
+def said(scope: str) -> str:
+    """In words."""
+    own = scope.removeprefix(VALIDATION)
+    return own if own == scope else f"{own}, validation samples"
+
+
+def main_curve(evidence: Evidence) -> str:
+    """The accuracy that was looked at in every evaluated round."""
+    return f"{scopes(evidence)[0] if scopes(evidence) else 'global'}.accuracy"
 
 
 def by_round(evidence: Evidence, key: str) -> Iterator[Series]:
@@ -129,23 +147,24 @@ def accuracy_cards(evidence: Evidence) -> Iterator[Card]:
     for scope in scopes(evidence):
         key, tags = f"{scope}.accuracy", {"scope": scope}
         drawn = lines(evidence, by_round(evidence, key), "round %{x}: %{y:.1%}")
-        about = "Bands are one standard deviation over seeds. " * (len(evidence.seeds) > 1)
+        bands = "Bands are one standard deviation over seeds; of many methods, the one below the pointer. "
+        about = bands * (len(evidence.seeds) > 1)
         legend = "Click a method in the legend to hide it, double-click to see it alone."
         yield Card(
-            f"Accuracy by round ({scope})",
+            f"Accuracy by round ({said(scope)})",
             about + legend * (len(evidence.titles) > 1),
-            figure=figure(drawn, "round", f"{scope} accuracy", yaxis=percent),
+            figure=figure(drawn, "round", f"accuracy ({said(scope)})", yaxis=percent),
             tags=tags,
         )
         if not (spent := list(by_bytes(evidence, key))):
             continue
         drawn = lines(evidence, iter(spent), "%{x:.2f} MB: %{y:.1%}")
         yield Card(
-            f"What accuracy costs ({scope})",
+            f"What accuracy costs ({said(scope)})",
             "Megabytes sent up and down by all clients together until a method reached an accuracy: "
             "further to the left is cheaper.",
             _price(evidence, spent),
-            figure=figure(drawn, "MB sent so far", f"{scope} accuracy", yaxis=percent),
+            figure=figure(drawn, "MB sent so far", f"accuracy ({said(scope)})", yaxis=percent),
             tags=tags,
         )
 

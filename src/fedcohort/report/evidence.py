@@ -1,5 +1,6 @@
 """What a report rests on: runs read back from their directories, complete or still going on."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.core.evaluate import Row
+from fedcohort.core.evaluate import ANSWERS, Row
 from fedcohort.core.roles import Grouping
 from fedcohort.report.style import look
 from fedcohort.runs.about import About
@@ -27,6 +28,7 @@ from fedcohort.util.files import damaged
 
 Ints = NDArray[np.int64]
 Curve = tuple[Array, Array]  # rounds, values
+Confusion = Counter[tuple[int, int]]  # test samples by their class and the answer, as places among classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,9 @@ class Run:
     visits: Ints  # [n, 4]: round, client, its group then, whether its update was used
     rounds: int  # completed
     by_group: dict[tuple[str, int], Curve] = field(default_factory=dict)  # what its grouping tells
+    answers: dict[int, Counter[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # of a group, by class and answer
     settings: Settings = field(default_factory=dict)  # the conditions, where runs of its comparison differ
 
     @property
@@ -82,6 +87,11 @@ class Run:
         used = self.visits[self.visits[:, 3] > 0, 1]
         return np.bincount(used, minlength=len(self.clients))
 
+    @cached_property
+    def everybody(self) -> bool:
+        """Whether all clients were to train in every round: then there is nobody to select."""
+        return len(self.visits) >= self.rounds * len(self.clients)
+
     @property
     def tags(self) -> dict[str, str]:
         """Of what a page shows about this run alone."""
@@ -89,7 +99,8 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.title, self.seed, self.directory, self.metrics, settings=self.settings)
+        known = self.title, self.seed, self.directory, self.metrics
+        return Outcome(*known, settings=self.settings, ranked_by=self.asked.ranked_by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +141,11 @@ class Evidence:
     def look(self, title: str) -> dict[str, Any]:
         """The line of a method, the same under every condition."""
         return look((self.whole or self).titles.index(title), title in self.references)
+
+    @property
+    def pooled(self) -> frozenset[str]:
+        """Of the titles, those that need all data in one place, so that no client could use them."""
+        return frozenset(run.title for run in self.runs if run.about.pooled)
 
     @property
     def references(self) -> frozenset[str]:
@@ -204,15 +220,29 @@ def _read(home: RunDir) -> Run | None:
         *_clients(rows),
         rounds=rows[-1].round,
         by_group=_by_group(rows),
+        answers=_answers(rows, home.directory / TABLE),
     )
 
 
 def _by_group(rows: Sequence[Row]) -> dict[tuple[str, int], Curve]:
     points: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for row in rows:
-        if row.group and not row.client:
+        if row.group and not row.client and row.scope != ANSWERS:
             points.setdefault((row.metric, int(row.group)), []).append((row.round, row.value))
     return {key: (found[0], found[1]) for key, found in ((key, np.array(p).T) for key, p in points.items())}
+
+
+def _answers(rows: Sequence[Row], path: Path) -> dict[int, Confusion]:
+    """Of each group, as the last round that tells has them."""
+    told = [row for row in rows if row.scope == ANSWERS]
+    found: dict[int, Confusion] = {}
+    for row in told:
+        cell = re.fullmatch(r"answers\[(\d\d?)\]\[(\d\d?)\]", row.metric)
+        if cell is None or not 0 <= row.value <= 2.0**53:
+            raise damaged(path, f"{row.metric:.40} is no count of answers", AGAIN)
+        if row.round == told[-1].round:
+            found.setdefault(int(row.group), Counter())[int(cell[1]), int(cell[2])] = int(row.value)
+    return found
 
 
 def _clients(rows: Sequence[Row]) -> tuple[tuple[str, ...], Ints, Array, Array, Ints]:

@@ -6,8 +6,11 @@ const templates = JSON.parse(document.getElementById("templates").textContent);
 const root = document.documentElement;
 const tabs = [...document.querySelectorAll("nav button")];
 const sections = [...document.querySelectorAll("section")];
+const narrow = window.innerWidth < 600;
+const crowded = 4; // methods in a chart from which bands would hide each other: one shows below the pointer
 const config = {
   responsive: true,
+  displayModeBar: narrow ? false : "hover",
   displaylogo: false,
   modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
   toImageButtonOptions: { format: "svg", filename: "fedcohort" },
@@ -32,9 +35,19 @@ function draw(article, choice) {
     chart.innerHTML = "";
   }
   const data = chart.spec.data.map((trace) => ({ ...trace, visible: wanted(trace.meta || {}, choice) }));
+  const bands = data.map((trace, number) => ({ trace, number })).filter(({ trace }) => trace.fill && trace.visible);
+  const many = bands.length > crowded;
+  if (many) bands.forEach(({ trace }) => (trace.opacity = 0));
   const layout = { ...chart.spec.layout, template };
-  if (window.innerWidth < 600) layout.margin = { ...layout.margin, l: 40, r: Math.min(layout.margin.r, 52) };
+  if (narrow) layout.margin = { ...layout.margin, l: 40, r: Math.min(layout.margin.r, 52) };
   Plotly.react(chart, data, layout, config);
+  chart.removeAllListeners("plotly_hover");
+  if (many) chart.on("plotly_hover", ({ points }) => showBand(chart, bands, points[0].data.legendgroup));
+}
+
+function showBand(chart, bands, group) {
+  const opacity = bands.map(({ trace }) => (trace.legendgroup === group ? 0.25 : 0));
+  Plotly.restyle(chart, { opacity }, bands.map(({ number }) => number));
 }
 
 // The tab that the address names, with its choices; "#/name" is no anchor, so the browser does not scroll to it.

@@ -28,10 +28,11 @@ class Table:
 
 
 class Led(NamedTuple):
-    """A paragraph whose first words stand out."""
+    """A paragraph whose first words stand out; a command may follow."""
 
     lead: str
     text: str
+    command: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.luck import luck_card
 from fedcohort.report.page import Card, Led, Table
 from fedcohort.report.service import Service, worst_tenth
+from fedcohort.stats.intervals import of_share
 from fedcohort.stats.label_distances import pooled, proportions
 
 TOLD = 4  # clients about whom there is a paragraph
@@ -25,8 +26,11 @@ def served_cards(evidence: Evidence, run: Run) -> list[Card]:
     if np.isnan(run.accuracy).all():
         why = "it had no test samples" if run.complete else "clients' own accuracies come with the last round"
         return [Card(title, sentences=[f"Of this run that is not known: {why}."], tags=run.tags)]
+    answer = Card(title, sentences=sentences(service), tags=run.tags)
+    if service.hopeless is not None:
+        return [answer]
     return [
-        Card(title, sentences=sentences(service), tags=run.tags),
+        answer,
         luck_card(service, evidence.shown),
         Card("The least served clients", table=_table(service), tags=run.tags, note=NOTE),
     ]
@@ -35,6 +39,12 @@ def served_cards(evidence: Evidence, run: Run) -> list[Card]:
 def sentences(service: Service) -> list[str | Led]:
     """How many are badly served, then a paragraph for each of the worst."""
     run, known = service.run, service.run.accuracy[~np.isnan(service.run.accuracy)]
+    if service.hopeless is not None:
+        return [
+            str(service.hopeless),
+            f"Single clients have between {known.min():.0%} and {known.max():.0%} of their test samples "
+            "right: with a model that learnt nothing, that is luck and the labels they hold.",
+        ]
     found: list[str | Led] = [
         f"With {run.title} (seed {run.seed}) {service.overall:.1%} of all test samples are answered right; "
         f"single clients have between {known.min():.0%} and {known.max():.0%} of theirs, with a median of "
@@ -46,9 +56,9 @@ def sentences(service: Service) -> list[str | Led]:
         worst = int(np.nanargmin(run.accuracy))
         found.append("No client is served worse than luck explains. The lowest accuracy, which may be luck:")
         return [*found, Led(f"{run.clients[worst]}:", paragraph(service, worst))]
-    names = [run.clients[client] for client in bad]
     share = f"{len(bad):,} of {len(known):,} clients {'is' if len(bad) == 1 else 'are'}"
-    found.append(f"{share} served worse than luck explains: {_some(names)}.")
+    more = f"; {TOLD} of them here, the others in the table below" if len(bad) > TOLD else ""
+    found.append(f"{share} served worse than luck explains{more}.")
     return [*found, *(Led(f"{run.clients[client]}:", paragraph(service, client)) for client in bad[:TOLD])]
 
 
@@ -79,7 +89,9 @@ def _by_method(service: Service) -> str | None:
 def paragraph(service: Service, client: int) -> str:
     """One client: how it is served, why, and what to try."""
     run = service.run
-    start = f"{run.accuracy[client]:.0%} of its {run.test_size[client]:.0f} test samples are right."
+    right, size = run.accuracy[client], run.test_size[client]
+    low, high = of_share(right * size, size)
+    start = f"{right:.0%} of its {size:.0f} test samples are right (95 %: {low:.0%} to {high:.0%})."
     return " ".join([start, *_reasons(service, client), _advice(service, client)])
 
 
@@ -128,6 +140,18 @@ def _explained(service: Service, client: int) -> str:
     )
 
 
+def _why(service: Service, client: int) -> str:
+    """In a few words."""
+    found = [
+        "its labels suit another group" if service.nearer(client) is not None else "",
+        "rarely trained" if service.rarely(client) else "",
+        "its classes are hard ones" if service.by_labels(client) else "",
+    ]
+    return ", ".join(filter(None, found)) or (
+        "unknown" if np.isnan(service.expected[client]) else "not its labels"
+    )
+
+
 def _advice(service: Service, client: int) -> str:
     if (best := service.best_elsewhere(client)) is not None:
         if best.about.silent:
@@ -135,12 +159,13 @@ def _advice(service: Service, client: int) -> str:
         return f"Try {best.title}, which gets {best.accuracy[client]:.0%} here."
     if service.nearer(client) is not None:
         return "Try grouping by labels (clust_psi_pfl), or let clients choose their model (ifca)."
-    if service.rarely(client):
+    if service.rarely(client) and not service.run.everybody:
         return "Try a selector that seeks clients with high losses (fedlecc, power_of_choice)."
     if np.isnan(service.expected[client]):
         return "Try weighing clients by their loss (qfedavg), or a model of its own (fedsoft)."
     if service.by_labels(client):
-        return "Try cohorts with even labels (fedentopt) or margins for rare classes (fedlc)."
+        cohorts = "" if service.run.everybody else "cohorts with even labels (fedentopt) or "
+        return f"Try {cohorts}margins for rare classes (fedlc), or class weights (balanced)."
     return (
         "Compare its attributes with the others' (diagnose --features), and try a model of its own (fedsoft)."
     )
@@ -152,7 +177,7 @@ def _table(service: Service) -> Table:
     shown = [*service.bad, *(client for client in lowest if client not in named)][:LISTED]
     columns = ["client", ">accuracy", ">test samples", ">by labels", ">rounds trained"]
     grouped, compared = len(np.unique(run.group)) > 1, bool(service.elsewhere)
-    columns += [">group", ">nearer group"] * grouped + ["served better by"] * compared
+    columns += [">group", ">nearer group"] * grouped + ["served better by"] * compared + ["why"]
     rows = []
     for client in shown:
         best, near = service.best_elsewhere(client), service.nearer(client)
@@ -165,7 +190,7 @@ def _table(service: Service) -> Table:
         ]
         row += [f"{run.group[client]}", "–" if near is None else f"{near[0]}"] * grouped
         row += ["–" if best is None else f"{best.title} ({best.accuracy[client]:.0%})"] * compared
-        rows.append(row)
+        rows.append([*row, _why(service, client) if client in named else "may be luck"])
     return Table(columns, rows, frozenset((row, 0) for row in range(min(len(named), LISTED))))
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from fedcohort.report.evidence import Evidence, Ints, Labels, Run
+from fedcohort.runs.findings import Finding, findings
 from fedcohort.stats.label_distances import Array, proportions
 
 FALSE = 0.05  # share of false discoveries among the clients that are named
@@ -31,6 +32,12 @@ class Service:
     @cached_property
     def overall(self) -> float:
         return self.run.metrics.get("global.accuracy", np.nan)
+
+    @cached_property
+    def hopeless(self) -> Finding | None:
+        """Why nothing can be said about single clients, if nothing can."""
+        found = findings(self.run.title, {self.run.seed: self.run.metrics})
+        return next((finding for finding in found if finding.hopeless), None)
 
     @cached_property
     def tested(self) -> Ints:

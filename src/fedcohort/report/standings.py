@@ -1,25 +1,49 @@
 """The leaderboard, and whether differences between methods are more than luck of the seed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fedcohort.core.evaluate import READABLE, VALIDATION
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
 from fedcohort.runs.conditions import in_words
-from fedcohort.runs.over_rounds import titles
-from fedcohort.runs.standings import SCOPES, Standing, cell, columns, rank, rounds_cells, uneven
-from fedcohort.stats.paired import LEVEL, SEEDS, Paired, holm, paired
+from fedcohort.runs.over_rounds import ACCURACY, titles
+from fedcohort.runs.standings import (
+    BASELINE,
+    SCOPES,
+    UNKNOWN,
+    Standing,
+    aside_columns,
+    baseline,
+    cell,
+    class_columns,
+    columns,
+    how_ranked,
+    nature,
+    rank,
+    recalls,
+    remarks,
+    rounds_cells,
+    spelled,
+    uneven,
+    verdict,
+)
+from fedcohort.stats.intervals import LEVEL
+from fedcohort.stats.paired import SEEDS, Paired, holm, paired
 
-MAIN = "global.accuracy"
-LOSS = "global.loss"
+LOSSES = (f"{VALIDATION}global.loss", "global.loss")
+FOUND = {  # by whether test samples ranked methods
+    True: "The first method was found by these very seeds, which flatters it.",
+    False: "The first method was found by validation samples, so these differences are not flattered.",
+}
 
 
 def standings_of(evidence: Evidence) -> list[Standing]:
-    """Best first; references, which are no federated methods, after all others."""
-    ranked, references = rank([run.outcome for run in evidence.runs]), evidence.references
-    return sorted(ranked, key=lambda standing: standing.method in references)
+    """Best first; those that nobody could use, as they need all data in one place, after all others."""
+    ranked = rank([run.outcome for run in evidence.runs])
+    return sorted(ranked, key=lambda standing: standing.method in evidence.pooled)
 
 
 def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, str]:
@@ -29,8 +53,9 @@ def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, st
     copies = {}
     for title in (standing.method for standing in standings):
         runs = sorted((run for run in evidence.runs if run.title == title), key=lambda run: run.seed)
-        if all(LOSS in run.curves for run in runs):
-            losses = (run.curves[LOSS][1].tobytes() for run in runs)
+        curves = [next((run.curves[key][1] for key in LOSSES if key in run.curves), None) for run in runs]
+        losses = [curve.tobytes() for curve in curves if curve is not None]
+        if len(losses) == len(runs):
             went = tuple(zip((run.seed for run in runs), losses, strict=True))
             if first.setdefault(went, title) != title:
                 copies[title] = first[went]
@@ -44,39 +69,39 @@ def against_leader(evidence: Evidence, standings: Sequence[Standing]) -> dict[st
     leader, *others = (standing for standing in standings if standing.method not in copies)
     found = {}
     for other in others:
-        pairs = _common(evidence.runs, leader.method, other.method)
+        pairs = _common(evidence.runs, leader, other.method)
         if len(pairs) >= SEEDS:
             found[other.method] = paired(*zip(*pairs, strict=True))
     adjusted = holm([result.p for result in found.values()])
     return {title: result._replace(p=p) for (title, result), p in zip(found.items(), adjusted, strict=True)}
 
 
-def _common(runs: Sequence[Run], ours: str, theirs: str) -> list[tuple[float, float]]:
-    """Final accuracies of two methods on the same data and seed; one that goes on has none yet."""
+def _common(runs: Sequence[Run], leader: Standing, theirs: str) -> list[tuple[float, float]]:
+    """The numbers of two methods on the same data and seed, of test samples, more being better; one that goes
+    on has none yet."""
+    ours, key, sign = leader.method, leader.metric, 1 if nature(leader.metric)[0] else -1
     final = {
-        (run.title, run.seed, run.facts["fingerprint"]): run.metrics.get(MAIN) for run in runs if run.complete
+        (run.title, run.seed, run.facts["fingerprint"]): sign * run.metrics.get(key, np.nan)
+        for run in runs
+        if run.complete
     }
     pairs = []
     for (title, *condition), value in final.items():
         partner = final.get((theirs, *condition))
-        if (
-            title == ours
-            and value is not None
-            and partner is not None
-            and np.isfinite([value, partner]).all()
-        ):
+        if title == ours and partner is not None and np.isfinite([value, partner]).all():
             pairs.append((value, partner))
     return pairs
 
 
 def leaderboard_card(evidence: Evidence) -> Card:
-    standings, references = standings_of(evidence), evidence.references
+    standings = standings_of(evidence)
     tests = against_leader(evidence, standings)
     seeds = max(len(standing.seeds) for standing in standings)
-    told = columns(standings)
-    heads = ["method", ">seeds", *(">" + title.replace("\n", " ") for _, title, _, _ in told)]
+    told = [*columns(standings), *class_columns(standings), *aside_columns(standings)]
+    heads = ["method", ">seeds", *(">" + title.strip().replace("\n", " ") for _, title, _, _ in told)]
     if tests:
-        heads += [">points behind the best (95\u00a0%)", ">p (Holm)"]
+        scale = "points" if _in_points(standings[0]) else "how far"
+        heads += [f">{scale} behind the best (95\u00a0%)", ">p (Holm)"]
     rows, strong = [], set()
     for standing in standings:
         known = {key: value for key, value in standing.mean.items() if not np.isnan(value)}
@@ -85,15 +110,50 @@ def leaderboard_card(evidence: Evidence) -> Card:
             for key, _, _, kind in told
         ]
         rows.append([standing.method, str(len(standing.seeds)), *shown, *_test_cells(standing, tests)])
-    for column, (key, _, more, _) in enumerate(told):  # references are the last rows, and never the best
-        values = [round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in references]
+    for column, (key, _, more, _) in enumerate(told):  # pooled ones are the last rows, and never the best
+        values = [
+            round(one.mean.get(key, np.nan), 9) for one in standings if one.method not in evidence.pooled
+        ]
         if more is not None and len(set(values)) > 1 and not np.isnan(values).all():
             best = np.nanmax(values) if more else np.nanmin(values)
             strong |= {(row, column + 2) for row, value in enumerate(values) if value == best}
+    if constant := baseline(standings):
+        numbers = [cell(constant.get(key, np.nan), 0, kind, False) for key, _, _, kind in told]
+        rows.append([BASELINE, "", *numbers, *["–"] * (2 if tests else 0)])
     where = f"Runs with {in_words(evidence.settings)} only. " if evidence.settings else ""
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
+    spread += f"{how_ranked(standings[0].ranked_by)} "
     table = Table(heads, rows, frozenset(strong))
     return Card("Leaderboard", where + spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
+
+
+def recall_card(evidence: Evidence) -> Card | None:
+    """How many of each class are recognised."""
+    standings = standings_of(evidence)
+    known = {standing.method: recalls(standing) for standing in standings}
+    names = list(dict.fromkeys(name for own in known.values() for name in own))
+    if not names:
+        return None
+    few = sorted(names, key=lambda name: _worst(name, known.values()))[:READABLE]
+    shown = [name for name in names if name in few]
+    rows = [
+        [method, *(cell(own.get(name, np.nan), 0, "percent", False) for name in shown)]
+        for method, own in known.items()
+    ]
+    about = "Of all test samples of a class, those that are recognised; mean over seeds."
+    if len(shown) < len(names):
+        about += f" The {len(shown)} of {len(names)} classes that are recognised worst."
+    return Card("Recall of each class", about, table=Table(["method", *(f">{name}" for name in shown)], rows))
+
+
+def _worst(name: str, recalls: Iterable[dict[str, float]]) -> float:
+    """By any method; a class without test samples comes last."""
+    return min((own[name] for own in recalls if not np.isnan(own.get(name, np.nan))), default=np.inf)
+
+
+def _in_points(standing: Standing) -> bool:
+    """Whether differences of the number that ranks are told in hundredths."""
+    return nature(standing.metric)[1] in ("percent", "share")
 
 
 def rounds_card(evidence: Evidence) -> Card | None:
@@ -110,8 +170,10 @@ def rounds_card(evidence: Evidence) -> Card | None:
 
 
 def _words(evidence: Evidence) -> list[str]:
-    copies = copies_of(evidence, standings_of(evidence))
-    words = [headline(evidence)]
+    standings = standings_of(evidence)
+    copies = copies_of(evidence, standings)
+    words = [verdict(standings)] if standings[0].findings else []
+    words += [headline(evidence), *remarks(standings)]
     words += [
         f"{copy} gave exactly the losses of {other} in every seed, so the two count as one."
         for copy, other in copies.items()
@@ -121,7 +183,7 @@ def _words(evidence: Evidence) -> list[str]:
         for run in evidence.runs
         if run.grouping is not None and (caution := too_short(run.grouping, run.asked.rounds))
     )
-    if caution := uneven(standings_of(evidence), evidence.references):
+    if caution := uneven(standings, evidence.references):
         words.append(f"{caution}.")
     if not all(run.complete for run in evidence.runs):
         words.append("Not all runs are complete: each number is the last that was measured.")
@@ -132,11 +194,12 @@ def _note(standings: Sequence[Standing], tests: dict[str, Paired]) -> str:
     """How differences were tested, or what it would take."""
     if tests:
         return (
-            "The last columns compare global accuracy with that of the first method on the same seeds, data "
-            "and partition: the mean difference in percentage points with its 95 % interval, and the p of a "
+            f"The last columns compare {spelled(standings[0].metric)} with that of the first method on "
+            "the same seeds, data and partition: the mean difference"
+            f"{' in percentage points' * _in_points(standings[0])} with its 95 % interval, and the p of a "
             f"paired t-test, adjusted by Holm for {len(tests)} test{'s' * (len(tests) > 1)} (the intervals "
-            "are not). The first method was found by these very seeds, which flatters it, and few seeds can "
-            "prove large differences only."
+            f"are not). {FOUND[standings[0].ranked_by == standings[0].metric]} Few seeds can prove large "
+            "differences only."
         )
     return (
         f"With {SEEDS} complete seeds or more, differences would be tested too." if len(standings) > 1 else ""
@@ -149,7 +212,10 @@ def _test_cells(standing: Standing, tests: dict[str, Paired]) -> list[str]:
     if standing.method not in tests:
         return ["–", "–"]
     test = tests[standing.method]
-    gap = f"{100 * test.mean:.1f} ({100 * test.low:.1f} to {100 * test.high:.1f})"
+    if _in_points(standing):
+        gap = f"{100 * test.mean:.1f} ({100 * test.low:.1f} to {100 * test.high:.1f})"
+    else:
+        gap = f"{test.mean:.3f} ({test.low:.3f} to {test.high:.3f})"
     return [gap, "–" if np.isnan(test.p) else "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"]
 
 
@@ -159,22 +225,28 @@ def headline(evidence: Evidence) -> str:
     copies = copies_of(evidence, ranked)
     standings = [standing for standing in ranked if standing.method not in copies]
     best = standings[0]
-    accuracy = best.mean.get(MAIN, np.nan)
-    if np.isnan(accuracy):
-        return "No accuracy is known: these runs had no test samples, or have not been evaluated yet."
+    key, accuracy = best.metric, best.mean.get(ACCURACY, np.nan)
+    if np.isinf(best.rank):
+        return UNKNOWN
     if len(standings) == 1:
         return f"{best.method} answers {accuracy:.1%} of all test samples right (global)."
-    better = [other.method for other in standings[1:] if other.mean.get(MAIN, np.nan) > accuracy]
+    better = [other.method for other in standings[1:] if other.rank < best.rank]
     aside = f" ({', '.join(better)} aside, for reference)" if better else ""
-    text = f"{best.method} is best by global accuracy{aside}, {accuracy:.1%}"
+    value = cell(best.mean.get(key, np.nan), 0, nature(key)[1], False)
+    text = f"{best.method} is best by {spelled(key)}{aside}, {value}"
     tests = against_leader(evidence, standings)
+    return f"{text}{sureness(tests, len(standings) - 1)}"
+
+
+def sureness(tests: dict[str, Paired], others: int) -> str:
+    """Of a lead over so many other methods: how much of it may be luck."""
     if not tests:
-        return f"{text}; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."
+        return f"; with fewer than {SEEDS} common seeds nothing says how much of the lead is luck."
     beaten = [title for title, test in tests.items() if test.p < LEVEL and test.mean > 0]
-    if len(beaten) == len(standings) - 1:
-        return f"{text}, significantly ahead of every other method (paired t-tests, Holm, p < {LEVEL})."
+    if len(beaten) == others:
+        return f", significantly ahead of every other method (paired t-tests, Holm, p < {LEVEL})."
     seeds = max(test.seeds for test in tests.values())
     how = f"(paired t-tests over {seeds} seeds, Holm, p < {LEVEL})"
     if not beaten:
-        return f"{text}, but its lead over any other method may be luck of the seeds {how}."
-    return f"{text}; significant is its lead over {', '.join(beaten)} {how}."
+        return f", but its lead over any other method may be luck of the seeds {how}."
+    return f"; significant is its lead over {', '.join(beaten)} {how}."

@@ -47,6 +47,7 @@ def _template(ink: str, grid: str, paper: str, full: str) -> dict[str, Any]:
             "yaxis": {**axis, "title": {"standoff": 8}},
             "coloraxis": {"colorscale": scale, "colorbar": {"outlinewidth": 0, "thickness": 12}},
             "hoverlabel": {"align": "left", "bgcolor": paper, "font": {"color": ink}, "bordercolor": grid},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": grid, "activecolor": ink},
             "shapedefaults": {"line": {"color": ink, "width": 1}},
         }
     }

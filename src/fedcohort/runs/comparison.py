@@ -131,7 +131,9 @@ def prepare(experiment: Experiment, out: Path) -> Plan:
     _ = experiment.means.chosen  # refuses what is not here
     for job in _once(jobs_of(experiment, out)):
         with own_mistakes():
-            fitted = job.experiment.task(job.seed).for_method(job.method)
+            task = job.experiment.task(job.seed)
+            job.experiment.evaluation.check(job.method, task)
+            fitted = task.for_method(job.method)
             start(job.method, fitted, fitted.profile(job.method))
     return begin(experiment, out)
 
@@ -317,7 +319,8 @@ def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None 
 
 
 def _outcome(job: Job, metrics: dict[str, float]) -> Outcome:
-    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition)
+    ranked_by = job.experiment.evaluation.ranked_by
+    return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition, ranked_by=ranked_by)
 
 
 def _add_roster(job: Job, table: dict[str, Any]) -> None:
@@ -356,7 +359,7 @@ def _run(
     with recorder.doubting(restored), own_mistakes():
         made = engine or experiment.means.engine_for
         result = run(job.method, task, *wishes, callbacks, restored, made, folder)
-    if result.state.round < experiment.rounds:
+    if not result.complete:
         raise StoppedError(f"{job.title} was asked to end after round {result.state.round}")
     recorder.finish(result.metrics)
     return _outcome(job, result.metrics)
@@ -364,7 +367,9 @@ def _run(
 
 def refuse_misfit(state: State, job: Job, task: Task, rounds: int) -> None:
     """Raises UserError if a checkpoint, whole as it is, is none of this task."""
+    best = state.best
     late = "" if 0 <= state.round <= rounds else "the number of its rounds"
-    if wrong := late or misfit(state, job.method, task):
+    lost = "" if best is None or 0 < best.round <= state.round else "which round was best"
+    if wrong := late or lost or misfit(state, job.method, task) or (best and misfit(best, job.method, task)):
         words = f"it is no checkpoint of this run: {wrong} cannot be so"
         raise damaged(job.directory / CURRENT, words, AGAIN)

@@ -27,14 +27,16 @@ from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
+from fedcohort.data.tables import TABLES
 from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
 from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
+from fedcohort.runs.evaluation import OVER_ROUNDS, Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, changed, override_all
-from fedcohort.runs.run import Evaluation
+from fedcohort.runs.stored import is_written
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
@@ -90,6 +92,9 @@ class Experiment:
         """From a TOML file and overrides like ``local.lr=0.1`` or ``method.1.mu=0.2``; unless its clients are
         simulated here, its methods must be named."""
         path = Path(path)
+        if path.name.lower().endswith(TABLES):
+            command = f"fedcohort init {path} --client COLUMN --label COLUMN"
+            raise UserError(f"{path} is a table, not an experiment file: '{command}' writes one for it")
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -106,7 +111,7 @@ class Experiment:
         notes = override_all(table, overrides)
         if not clients_here:
             refuse_auto(table)
-        experiment = cls.of(table, path.stem)
+        experiment = cls.of(table if is_written(path) else as_asked(table), path.stem)
         for key, _ in experiment.sweep.values:
             if key in map(changed, overrides):
                 raise UserError(
@@ -134,12 +139,11 @@ class Experiment:
         if asks_for_auto(table):
             return cls._settled(table, name, elsewhere)
         methods, split = read_methods(top.method), dict(top.split)
-        if "validation" not in split and any("validation" in method.uses for method in methods):
+        evaluation = build(Evaluation, top.evaluate, "evaluate")
+        if "validation" not in split and (why := _needs_validation(methods, evaluation)):
             split["validation"] = HELD_OUT
-            who = next(m.title for m in methods if "validation" in m.uses)
             notes.append(
-                f"{who} needs validation data: {HELD_OUT:.0%} of each client's training data is held out, "
-                "for every method"
+                f"{why}: {HELD_OUT:.0%} of each client's training data is held out, for every method"
             )
         data = {"source": "digits", **top.data}
         model = {"name": top.model} if isinstance(top.model, str) else {"name": "mlp", **top.model}
@@ -163,7 +167,7 @@ class Experiment:
             local=build(Local, top.local, "local"),
             privacy=build(Privacy, top.privacy, "privacy"),
             faults=build(Faults, top.faults, "faults"),
-            evaluation=build(Evaluation, top.evaluate, "evaluate"),
+            evaluation=evaluation,
             trust=build(Trust, top.trust, "trust"),
             imports=top.imports,
             own_local=read_own_local(top.method, methods),
@@ -304,20 +308,16 @@ class Experiment:
         sections = {
             "data": self.data,
             "partition": partition,
-            "split": dataclasses.asdict(self.split),
+            "split": _without(self.split, "tuning", "share"),
             "model": self.model,
             "local": dataclasses.asdict(self.local),
             "privacy": dataclasses.asdict(self.privacy),
             "faults": dataclasses.asdict(self.faults),
-            "evaluate": dataclasses.asdict(self.evaluation),
+            "evaluate": _without(self.evaluation, "best", "metric", "on"),
         }
-        if not self.evaluation.best:  # as below
-            del sections["evaluate"]["best"]
-        if not self.split.tuning:
-            del sections["split"]["tuning"]
-        if self.split.share == 1:
-            del sections["split"]["share"]
-        if self.trust != Trust():  # runs from before there was such a table keep their names
+        if method is None:  # who reads the file again means what it meant
+            sections["evaluate"]["on"] = self.evaluation.on
+        if self.trust != Trust():  # as there
             sections["trust"] = dataclasses.asdict(self.trust)
         if method is None and self.trackers:  # of all runs: a run is the same whoever is told of it
             sections["track"] = write_trackers(self.trackers)
@@ -377,6 +377,28 @@ def _with_named_partition(table: Mapping[str, Any]) -> Mapping[str, Any]:
         return table
     name, parameters = parse_one(text, "partition")
     return {**table, "partition": {"name": name, **parameters}}
+
+
+def as_asked(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A user's own experiment: validation samples rank methods and choose the round, unless it says so
+    otherwise, is a paper's, or asks for numbers that need test samples in every round. Run directories from
+    before there was such a setting do not come here."""
+    evaluate, split = table.get("evaluate", {}), table.get("split", {})
+    if not isinstance(evaluate, Mapping) or not isinstance(split, Mapping):
+        return dict(table)  # which is refused
+    swept = table.get("sweep", {})
+    paper = table.get("conditions") or (isinstance(swept, Mapping) and "conditions" in swept)
+    decided = {"on", *OVER_ROUNDS} & evaluate.keys() or split.get("validation", HELD_OUT) == 0
+    return dict(table) if paper or decided else {**table, "evaluate": {**evaluate, "on": "validation"}}
+
+
+def _needs_validation(methods: Sequence[Method], evaluation: Evaluation) -> str:
+    """Who, in words."""
+    if who := [method.title for method in methods if "validation" in method.uses]:
+        return f"{who[0]} needs validation data"
+    if evaluation.on == "validation":
+        return "validation data choose the round and rank methods (evaluate.on)"
+    return ""
 
 
 def config_hash(table: Mapping[str, Any]) -> str:
@@ -453,6 +475,14 @@ def _absolute(path: Any) -> Any:
     if here is None or not (here.parent if "*" in here.name else here).exists():
         return path
     return str(here.resolve())
+
+
+def _without(settings: Any, *later: str) -> dict[str, Any]:
+    """A section, without what came ``later`` where that has its default: runs from before keep their
+    names."""
+    defaults = {field.name: field.default for field in dataclasses.fields(settings) if field.name in later}
+    table = dataclasses.asdict(settings)
+    return {key: value for key, value in table.items() if key not in later or value != defaults[key]}
 
 
 def _writable(value: Any) -> Any:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from fedcohort.core.evaluate import Row
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.search import Search
+from fedcohort.runs.standings import nature
 from fedcohort.runs.sweep import Point
 
 JUDGED_ON = 0.2  # of the training rows, held out for it
+NONE = -1e9  # the score of what is no number
 EACH = 9  # trials of a method, unless somebody says
 THIRD = 3  # of as many trials, one goes on
 LOOKS = 12  # evaluations of a trial that goes to the end
@@ -131,11 +133,12 @@ class Halving:
         return going_on[: _kept(len(trials))]
 
 
-def late_accuracy(rows: Iterable[Row], rounds: int) -> float:
-    """Of a run, the mean over the second half of so many rounds; less than any where it is no number."""
-    late = [row.value for row in rows if row.key == ACCURACY and rounds / 2 < row.round <= rounds]
-    mean = sum(late) / len(late)
-    return -1.0 if math.isnan(mean) else mean
+def late_score(rows: Iterable[Row], rounds: int, metric: str = ACCURACY) -> float:
+    """Of a run, the mean over the second half of so many rounds, more being better; less than any where it is
+    no number."""
+    late = [row.value for row in rows if row.key == metric and rounds / 2 < row.round <= rounds]
+    mean = sum(late) / len(late) * (1 if nature(metric)[0] else -1)
+    return mean if math.isfinite(mean) else NONE
 
 
 def by_method(trials: Sequence[Trial]) -> list[list[Trial]]:

@@ -4,8 +4,10 @@ Only evaluated rounds count, each of them once. With ``evaluate.every = 5`` the 
 rounds 95 and 100; the last round is always evaluated, and a block without any evaluation has no number.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +53,26 @@ class Curve(NamedTuple):
         The weights sum to one, so that the first rounds are not drawn towards 0.
         """
         return float(np.average(self.values, weights=weight ** (self.rounds[-1] - self.rounds)))
+
+
+def diverged(training: Sequence[float], evaluated: Sequence[float], constant: bool, classes: int) -> bool:
+    """Whether training went wrong: from the loss of every round (infinite where no answer could be used),
+    that of every evaluation, and whether the model does no better than a ``constant`` answer.
+
+    It did if the last of either is no number; if the mean training loss of the last third of the rounds is
+    above both that of the first third and that of guessing; or if the model is as good as constant and its
+    loss above that of guessing, and either higher than at first or more than twice as high. A high loss alone
+    says little: a model may be right, and sure of its few mistakes.
+    """
+    if not all(map(math.isfinite, (*training[-1:], *evaluated[-1:]))):
+        return True
+    guessing, third = math.log(max(classes, 2)), len(training) // 3
+    if third and fmean(training[-third:]) > max(guessing, fmean(training[:third])):
+        return True
+    if not constant or not len(evaluated):
+        return False
+    first, last = evaluated[0], evaluated[-1]
+    return last > guessing and (last > first or last > 2 * guessing)
 
 
 def smoothed_row(rows: Sequence[Row], weight: float) -> Row:

@@ -21,6 +21,7 @@ import csv
 import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import platform
@@ -131,7 +132,7 @@ class Recorder(Callback):
         self.private = {ROSTER: revealed, PREPARATION: preparation}  # for the owner of the directory alone
         self.reopen = reopen
         self.saved = -1  # round of the last checkpoint
-        self.in_use: deque[Clients] = deque(maxlen=2)  # what the two checkpoints refer to must not be removed
+        self.in_use: deque[list[Clients]] = deque(maxlen=2)  # by the two checkpoints: not to be removed
         self.digest = hashlib.sha256()  # of the table
         # The last round whose rows are all in the table, and the table's length and digest then: assigned
         # together, because Ctrl-C may come between any two statements.
@@ -172,8 +173,9 @@ class Recorder(Callback):
             raise damaged(path, "its rows are not those that the checkpoint was saved with", AGAIN)
         self.describe(only_missing=True)
         os.truncate(path, size)
-        self.saved, self.complete = state.round, (state, size, self.digest.hexdigest())
-        self.in_use.append(state.clients)
+        self.saved = state.round if facts["config"] == self.config else -1  # more rounds were asked since
+        self.complete = state, size, self.digest.hexdigest()
+        self.in_use.append(_memories(state))
         self._open("ab")
         return state, rows
 
@@ -227,6 +229,9 @@ class Recorder(Callback):
         """Keeps the last complete round; ``state`` may be one further, if the run was stopped before its
         rows came."""
         self._save()
+        for memories in itertools.chain(*self.in_use):
+            if isinstance(memories, Memories):
+                memories.stay()
         self.file.close()
         self._add_time()
 
@@ -244,10 +249,11 @@ class Recorder(Callback):
         os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
         table = {"table_bytes": size, "table_digest": digest}
         facts = {"config": self.config, "fingerprint": self.fingerprint, **table}
-        if isinstance(state.clients, Memories):
-            state.clients.flush()
+        for memories in _memories(state):
+            if isinstance(memories, Memories):
+                memories.flush()
         checkpoint.save(self.directory, pack(state), facts)
-        self.in_use.append(state.clients)
+        self.in_use.append(_memories(state))
         self.saved = state.round
 
     def finish(self, metrics: dict[str, float]) -> None:
@@ -266,6 +272,11 @@ class Recorder(Callback):
         self.file.write(lines)
         self.file.flush()
         self.digest.update(lines)
+
+
+def _memories(state: State) -> list[Clients]:
+    """What clients remember now, and what they did after the best round."""
+    return [state.clients, *([state.best.clients] if state.best is not None else [])]
 
 
 def check_config(directory: Path, table: dict[str, Any], longer: bool = False) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedcohort.runs.conditions import place, planned_runs, swept
+from fedcohort.runs.evaluation import on_samples
 from fedcohort.runs.flat import Settings
+from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
     AGAIN,
@@ -107,7 +109,7 @@ class Follower:
                 self.trained += int(row.value)
             elif row.overall:
                 self.numbers[row.key] = row.value
-                if row.key == "global.accuracy":
+                if row.key == on_samples(self.asked.on, ACCURACY):
                     self.curve.append(row.value)
 
 

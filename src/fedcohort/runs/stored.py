@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from fedcohort.core.engine import Samples
 from fedcohort.core.evaluate import Row
 from fedcohort.core.profile import Privacy
 from fedcohort.core.roles import Grouping
+from fedcohort.core.state import BEST
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
+from fedcohort.runs.evaluation import CHOSEN, Metric, on_samples
 from fedcohort.runs.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
@@ -38,6 +41,7 @@ AGAIN = "restore it, or start the run again"
 ROUNDS = 10**9
 Seed = Annotated[int, between(-(2**53), 2**53)]
 ROWS, GROUPS = 10**7, 10**6
+SHARES = ("accuracy", "balanced_", "macro_f1", "majority", "auroc", "average_precision", "named[")
 NUMBERS = 1e150  # whose squares are numbers too
 LONGEST = 2000  # characters of a method
 
@@ -59,6 +63,9 @@ class RunSettings:
             _text(_section(table, section), key, path)
             for section, key in (("data", "source"), ("partition", "name"), ("model", "name"))
         )
+        evaluate = {"metric": "global.accuracy", "on": "test", **_section(table, "evaluate")}
+        asked = fields(evaluate, {"metric": Metric, "on": Samples}, path)
+        self.ranked_by, self.on = on_samples(asked["on"], asked["metric"]), asked["on"]
         try:
             self.privacy = build(Privacy, _section(table, "privacy"), "privacy")
         except (UserError, OverflowError) as error:
@@ -160,8 +167,10 @@ class FinishedRun(RunDir):
     @property
     def models(self) -> int:
         """How many groups have a model; some may serve nobody."""
-        names = set(checkpoint.names(self.directory))
-        return next(n for n in range(len(names) + 1) if f"group/{n}/weights/params" not in names)
+        names, result = set(checkpoint.names(self.directory)), read_result(self.directory) or {}
+        earlier = CHOSEN in result and result[CHOSEN] < self.rows()[-1].round
+        before = BEST if earlier and f"{BEST}round" in names else ""
+        return next(n for n in range(len(names) + 1) if f"{before}group/{n}/weights/params" not in names)
 
     def counts(self) -> tuple[Array, list[str]]:
         """Label counts of the clients as the server saw them; the classes. What privacy withheld, nobody can
@@ -242,8 +251,9 @@ def parse_rows(data: bytes, path: Path, start: int = 0) -> list[Row]:
 
 def _wrong(row: Row) -> str | None:
     """What no run writes."""
-    if row.metric.startswith("accuracy") and not (math.isnan(row.value) or abs(row.value - 0.5) < 0.500001):
-        return f"an accuracy of {row.value:g}"
+    if row.metric.startswith(SHARES) and not (math.isnan(row.value) or abs(row.value - 0.5) < 0.500001):
+        what = "an accuracy" if row.metric.startswith("accuracy") else f"{row.metric:.40}"
+        return f"{what} of {row.value:g}"
     if row.metric in ("trained", "test_size") and not 0 <= row.value <= 2.0**53:
         return f"{row.metric} is {row.value:g}"
     known = row.group.isdecimal() and len(row.group) < 8 and int(row.group) < GROUPS
@@ -271,6 +281,12 @@ def is_home(directory: Path) -> bool:
         return any((directory / name).exists() for name in (ASKED, CONFIG))
     except OSError:  # we may not look
         return False
+
+
+def is_written(file: Path) -> bool:
+    """Whether it says what runs were asked, in their directory, and not what a user asks."""
+    below = {CONFIG: ENVIRONMENT, ASKED: f"*/{ENVIRONMENT}"}.get(file.name)
+    return below is not None and any(file.parent.glob(below))
 
 
 def settings_file(directory: Path) -> Path:

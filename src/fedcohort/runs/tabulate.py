@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.runs.cells import METHOD, Cell, tested, with_best
 from fedcohort.runs.conditions import combinations, in_words, joins, keys_of, order, settings, text
 from fedcohort.runs.flat import Settings
@@ -102,6 +103,12 @@ def _over(over: str, metric: str) -> Callable[[RunDir], float]:
         told = [row for row in run.rows() if row.overall and row.key == metric]
         if not told:
             return float("nan")
+        if run.settings.on == "validation" and len(told) == 1 < run.settings.rounds:
+            raise UserError(
+                f"--over {over}: {run.directory} looked at test samples once, for the round that validation "
+                f"samples chose: write --over last or --metric {VALIDATION}{metric}, or run it with "
+                "evaluate.on = 'test'"
+            )
         curve = Curve.of(told)
         if count is not None:
             return curve.last(count)

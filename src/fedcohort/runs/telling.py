@@ -82,7 +82,7 @@ class Teller(Callback):
 
 def _light(state: State) -> State:
     """The state without its models and memories, which are large and of no use to a watcher."""
-    return replace(state, groups=(), grouping={}, clients={}, encoders=())
+    return replace(state, groups=(), grouping={}, clients={}, encoders=(), best=None)
 
 
 def portable(error: Exception) -> Exception:

@@ -13,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
+from fedcohort.data.splitting import SplitPlan
 from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.halving import JUDGED_ON, Halving, Trial, late_accuracy
+from fedcohort.runs.halving import JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.longer import adopt
 from fedcohort.runs.recorder import run_name
 from fedcohort.runs.run import Callback
@@ -87,13 +88,22 @@ class Tuning:
         adopt(self.home, [(job.directory, job.table) for job in todo.values()])
         carry_out(Plan(self.experiment, self.home, tuple(todo.values())), watcher)
         for trial in trials:
+            metric = self.experiment.evaluation.metric
             told = [read_table(job.directory / TABLE) for own, job in runs if own is trial]
-            trial.scores[rounds] = fmean(late_accuracy(rows, rounds) for rows in told)
+            trial.scores[rounds] = fmean(late_score(rows, rounds, metric) for rows in told)
 
     def _where(self, trial: Trial, variant: tuple[Point, Experiment], seed: int, rounds: int) -> Job:
         """The run that takes a trial to so many rounds; if it was there once, the one that went beyond."""
         jobs = [self._job(trial, *variant, seed, rung) for rung in self.halving.rungs if rung >= rounds]
         return next((job for job in jobs[1:] if job.directory.exists()), jobs[0])
+
+    def _split(self, alone: Experiment) -> SplitPlan:
+        """What is held out stands for the test rows; nobody chooses a round here, so validation rows are held
+        out only for a method that needs some."""
+        needed = any("validation" in method.uses for method in self.experiment.methods)
+        chooses = alone.evaluation.on == "validation" and not needed
+        validation = 0.0 if chooses else alone.split.validation
+        return replace(alone.split, tuning=JUDGED_ON, validation=validation)
 
     def _job(self, trial: Trial, condition: Point, variant: Experiment, seed: int, rounds: int) -> Job:
         method = variant.methods[trial.method]
@@ -105,8 +115,10 @@ class Tuning:
             rounds=rounds,
             methods=(tried,),
             local=replace(alone.local, lr=lr),
-            split=replace(alone.split, tuning=JUDGED_ON),
-            evaluation=replace(alone.evaluation, every=self.halving.every, adapted=False),
+            split=self._split(alone),
+            evaluation=replace(
+                alone.evaluation, every=self.halving.every, adapted=False, on="test", patience=None
+            ),
             trackers=(),
         )
         words = in_words({**condition, LR: f"{lr:g}"})

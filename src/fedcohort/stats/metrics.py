@@ -137,6 +137,53 @@ def balanced_accuracy(correct: ArrayLike, total: ArrayLike) -> Array:
     return np.divide(recall, present, out=np.full(np.shape(present), np.nan), where=present > 0)
 
 
+def macro_f1(correct: ArrayLike, total: ArrayLike, named: ArrayLike) -> Array:
+    """Mean F1 over classes, from counts per class (last axis): right answers, samples, and answers that name
+    the class. As scikit-learn has it, a class without samples counts, with 0, where an answer names it."""
+    hits, both = np.asarray(correct, dtype=np.float64), np.add(total, named, dtype=np.float64)
+    present = (both > 0).sum(axis=-1)
+    f1 = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0).sum(axis=-1)
+    return np.divide(f1, present, out=np.full(np.shape(present), np.nan), where=present > 0)
+
+
+def majority(total: ArrayLike) -> Array:
+    """The accuracy of always answering with the class that has most samples, from counts per class (last
+    axis)."""
+    sizes = np.asarray(total, dtype=np.float64)
+    every = sizes.sum(axis=-1)
+    return np.divide(sizes.max(axis=-1), every, out=np.full(np.shape(every), np.nan), where=every > 0)
+
+
+def surpasses(accuracy: float, baseline: float, samples: float) -> bool:
+    """Whether so many samples show that an accuracy is above ``baseline`` (one-sided, at 5 %)."""
+    return accuracy > baseline + 1.645 * (baseline * (1 - baseline) / max(samples, 1.0)) ** 0.5
+
+
+def ranking_scores(counts: ArrayLike) -> tuple[float, float]:
+    """AUROC and average precision of the second of two classes, from the samples of both, ``[2, B]``, in
+    ascending bins of a score; NaN unless there are samples of both.
+
+    Nothing orders the samples of a bin: both are means over all their orders. So they are scikit-learn's
+    where no bin has two samples; where one has, its AUROC for ties, while its average precision puts all
+    samples of a tie in the place of the last, which would be less than the scores themselves give.
+    """
+    from scipy.special import digamma
+
+    others, sought = np.asarray(counts, dtype=np.float64)[:, ::-1]
+    if not (others.any() and sought.any()):
+        return float("nan"), float("nan")
+    above, size = np.cumsum(sought) - sought, others + sought
+    auroc = others @ (above + sought / 2) / (others.sum() * sought.sum())
+    some = size > 0
+    found, size, above, before = (each[some] for each in (sought, size, above, np.cumsum(size) - size))
+    # The j-th of a bin is sought with odds found/size; then, on average, above + 1 + (j-1)(found-1)/(size-1)
+    # of the first before + j are. Summed over j, with H the sum of 1/(before + j):
+    h = digamma(before + size + 1) - digamma(before + 1)
+    mixed = (found - 1) / np.maximum(size - 1, 1) * (size - (before + 1) * h)
+    precision = found / size * ((above + 1) * h + mixed)
+    return float(auroc), float(precision.sum() / found.sum())
+
+
 def rounds_to_target(
     accuracy: ArrayLike,
     target: float,

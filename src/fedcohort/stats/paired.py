@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedcohort.stats.intervals import of_mean
+
 SEEDS = 3  # fewest for a test: with two, an interval is nearly as wide as all accuracies
-LEVEL = 0.05
 
 
 class Paired(NamedTuple):
@@ -25,11 +26,10 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
 
     gaps = np.subtract(ours, theirs)
     mean, error = float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
-    reach = error * float(t.ppf(1 - LEVEL / 2, len(gaps) - 1))
     p = 1.0 if mean == 0 else float("nan")  # a constant difference: no test can judge it
     if error > 0:
         p = 2 * float(t.sf(abs(mean) / error, len(gaps) - 1))
-    return Paired(len(gaps), mean, mean - reach, mean + reach, p)
+    return Paired(len(gaps), mean, *of_mean(gaps.tolist()), p)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcohort.core import batchnorm, uploads
+from fedcohort.core import batchnorm, client_store, uploads
 from fedcohort.core.deltas import Rows, is_finite
 from fedcohort.core.engine import Answer, Engine, Order, Trial
 from fedcohort.core.method import Method
@@ -90,13 +90,13 @@ def orders_for(
 ) -> list[Order]:
     """What each of these clients is to do in the round after ``state``."""
     blank = uploads.blank(method, profile)
-    probes = method.uses & frozenset(PROBES)
+    probes, transforms = method.uses & frozenset(PROBES), method.transforms
+    kept = client_store.versions(state.best.clients) if state.best is not None else {}
     orders = []
     for client, down in zip(clients, messages(method, state, clients, profile), strict=True):
         mine, budget = state.clients.get(client, blank), task.budget(client, state.round)
-        orders.append(
-            Order(client, down, mine, budget, probes, quotas.get(client), judged, method.transforms)
-        )
+        quota, spare = quotas.get(client), kept.get(client)
+        orders.append(Order(client, down, mine, budget, probes, quota, judged, transforms, spare))
     return orders
 
 

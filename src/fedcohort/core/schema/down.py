@@ -30,6 +30,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "training": {
         **ROUND,
         **VERSION,
+        "keep": "which other version it keeps",
         "budget": "the local budget",
         "probes": "what to tell beside the update",
         "judged": "whether to wait with the update",
@@ -40,6 +41,7 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
     "evaluation": {
         **VERSION,
         **STATISTICS,
+        "on": "on which samples",
         "adapt": "how to train the model further first, for itself, if the method does",
         "poll": "whether to tell the loss on training data",
         "order": "what to train next, if that is known",

@@ -10,6 +10,7 @@ from fedcohort.core.profile import Privacy, Profile
 from fedcohort.core.records import Memory
 from fedcohort.core.roles.optional import Asks, Broadcasts, Judges
 from fedcohort.core.schema.field import FACTS, Field, Fields, Range, fields_of
+from fedcohort.core.tally import BINS, odds_rows
 from fedcohort.core.trust import Trust
 
 # The largest that a client may say of its data.
@@ -186,9 +187,10 @@ def score_fields(sizes: tuple[int, int] = (0, SAMPLES), trust: Trust = TRUST) ->
 
 
 def by_class_fields(classes: int, size: int = SAMPLES) -> Fields:
-    """Test samples and correct answers of each class."""
-    shape, possible = (classes,), Range(0, size)
-    return (
-        Field("by_class", "size", shape, torch.int64, possible, "test samples of each class"),
-        Field("by_class", "right", shape, torch.int64, possible, "correct answers of each class"),
-    )
+    """Of a number of test samples: what those of each class were answered with and, of two classes, how sure
+    the model was, in bins of :mod:`fedcohort.core.tally`."""
+    whole, possible = torch.int32, Range(0, size)
+    words = "test samples of each class by answer"
+    answers = Field("by_class", "answers", (classes, classes), whole, possible, words)
+    rows, words = odds_rows(classes), f"and by log-odds, in {BINS} bins"
+    return (answers, *([Field("by_class", "odds", (rows, BINS), whole, possible, words)] if rows else []))

@@ -90,7 +90,7 @@ class Table:
         """The data set in tables that were read; all that is wrong with one is told at once."""
         rows = frame.height
         frame, preparation, labels = self._checked(frame)
-        test_labels, points, names = None, self._points(labels), None
+        test_labels, points, names = None, self.points(labels), None
         if test is not None:
             test, _, test_labels = self._checked(test, preparation)
         if points is not None:
@@ -125,7 +125,7 @@ class Table:
             frame = self._complete(frame, preparation)
             preparation = known or self._learnt(frame, mistakes)  # ... but categories of rows that are used
         with mistakes.noted():
-            labels = self._labels(frame)
+            labels = self.labels(frame)
         with mistakes.noted():
             client_column(frame, self.client, DROP)
         for column in preparation.columns:
@@ -200,7 +200,8 @@ class Table:
             raise UserError("no row is complete: leave drop_incomplete out, and set 'missing'")
         return frame if known.all() else frame.filter(known)
 
-    def _labels(self, frame: "pl.DataFrame") -> np.ndarray:
+    def labels(self, frame: "pl.DataFrame") -> np.ndarray:
+        """Each row's, as the table has them."""
         labels = label_column(frame, self.label, DROP)
         if self.threshold is None and self.bins is None:
             if self.classes is None and self.label not in self.categorical:
@@ -210,7 +211,7 @@ class Table:
             raise UserError(f"label '{self.label}' holds words: '{option}' is for numbers, remove it")
         return labels
 
-    def _points(self, labels: np.ndarray) -> tuple[float, ...] | None:
+    def points(self, labels: np.ndarray) -> tuple[float, ...] | None:
         """Where numbers are cut into classes, if they are."""
         if self.threshold is not None and self.bins is not None:
             raise UserError("'threshold' and 'bins' both make classes of the label: leave one out")
@@ -244,7 +245,7 @@ def refuse_apart(options: Mapping[str, Any], scale: Rule) -> None:
     if isinstance(options.get("bins"), int):
         raise UserError(
             "data.bins: so many classes of equal size need the labels of all clients in one place: list the "
-            "numbers between the classes instead, as 'fedcohort init --bins' does"
+            "numbers between the classes instead, as 'fedcohort init --set data.bins=4' does"
         )
     if options.get("missing") == "median" and scale == "federated":
         raise UserError(

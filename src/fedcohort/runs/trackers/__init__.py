@@ -142,17 +142,21 @@ class Tracking(Callback):
     """Tells one tracker, for as long as that works."""
 
     def __init__(self, tracker: Tracker, info: RunInfo) -> None:
-        self.tracker, self.rounds = tracker, info.rounds
+        self.tracker, self.complete = tracker, False
         try:
             self.log: Log | None = tracker.start(info)
         except Exception as error:
             raise UserError(f"the tracker '{tracker.name}' cannot be started: {in_words(error)}") from error
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
-        self.conclude(state, rows)
+        self._tell(state, rows)
         return False
 
     def conclude(self, state: State, rows: Sequence[Row]) -> None:
+        self._tell(state, rows)
+        self.complete = True
+
+    def _tell(self, state: State, rows: Sequence[Row]) -> None:
         values = {f"{row.scope}/{row.metric}": row.value for row in rows if row.overall}
         if self.log is not None:
             try:
@@ -163,7 +167,7 @@ class Tracking(Callback):
     def close(self, state: State) -> None:
         if self.log is not None:
             try:
-                self.log.end(state.round == self.rounds)
+                self.log.end(self.complete)
             except Exception as error:
                 self._leave(error)
 
