@@ -23,7 +23,7 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.run import run
-from fedcohort.runs.tuning import HELD_OUT
+from fedcohort.runs.halving import JUDGED_ON
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
 from fedcohort.util.keyed import numpy_generator
@@ -205,7 +205,7 @@ def tune(
     root: Path | None, settings: Mapping[str, Any], data: str, method: str, rate: float
 ) -> dict[str, Any]:
     """How well a method does with this learning rate, on rows held out of the training rows."""
-    held_out = {**settings, "split": {"tuning": HELD_OUT}}
+    held_out = {**settings, "split": {"tuning": JUDGED_ON}}
     score = _trained(experiment(root, middle(data), method, rate, **held_out), SEEDS[0])
     return {"accuracy": score["accuracy"]}
 

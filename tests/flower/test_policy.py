@@ -34,7 +34,7 @@ ASKED = {
     "local": {"lr": 0.1, "batch": 16},
 }
 SIZE = 38  # of the training data: a fifth of 60 is for tests, a fifth of the rest for validation
-EVALUATE = {"version": None, "poll": False, "order": None}
+EVALUATE = {"version": None, "poll": False, "order": None, "on": "test"}
 Ask = Callable[..., Payload]
 
 
@@ -59,7 +59,14 @@ def client(hospital: Path, tmp_path: Path) -> Callable[..., Ask]:
         asked = experiment(method, **{**ASKED, **(settings or {})})
         run = asked.table(asked.methods[0], 0)
         usual = {"run": run, "token": config_hash(run), "client": 0}
-        usual |= {"classes": sorted(KINDS), "merge": None, "statistics": None, "number": 0, "version": -1}
+        usual |= {
+            "classes": sorted(KINDS),
+            "merge": None,
+            "statistics": None,
+            "number": 0,
+            "version": -1,
+            "keep": -1,
+        }
 
         def ask(kind: str, facts: dict[str, Any] | None = None, **tensors: Any) -> Payload:
             payload = Payload({**usual, **(facts or {})}, tensors)

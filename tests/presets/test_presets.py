@@ -265,7 +265,7 @@ def test_results_are_kept_under_the_presets_name_with_the_expanded_method(tmp_pa
     assert kept["method"] == [{"name": expanded, "label": "clust-psi-pfl/fedyogi"}]
     again = Experiment.of(kept)
     assert (again.methods[0].title, str(again.methods[0])) == ("clust-psi-pfl/fedyogi", expanded)
-    assert config_hash(again.table()) == config_hash(kept)
+    assert config_hash(again.table(again.methods[0], 0)) == config_hash(kept)
 
 
 # Conditions ------------------------------------------------------------------------------------------------
