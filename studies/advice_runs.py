@@ -21,9 +21,9 @@ from fedcohort.data.scaling import merged, moments, scaled
 from fedcohort.data.sources.memory import keep
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.halving import JUDGED_ON
 from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.run import run
-from fedcohort.runs.halving import JUDGED_ON
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
 from fedcohort.util.keyed import numpy_generator
