@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedcohort.data.columns import Column
 from fedcohort.data.preparation import Preparation
-from fedcohort.data.tables import Column
+from fedcohort.data.scaling import Scale
 from fedcohort.serving.architecture import Architecture
 from fedcohort.serving.model import FACTS, WEIGHTS, ServedModel
 from fuzz import wild
@@ -30,7 +31,7 @@ COLUMNS = (
     Column("sex", levels=("f", "m")),
     Column("note", text_width=4),
 )
-TABLE = Preparation(COLUMNS, gaps=True, scale="federated")
+TABLE = Preparation(COLUMNS, gaps="mean", scale="federated")
 TEXTS = Preparation((), "note", ("pain", "no"), 4)
 MODELS = {
     "table": (Architecture("mlp", {"widths": [4]}, (8,)), TABLE),
@@ -49,8 +50,7 @@ def template(kind: str) -> dict[str, bytes]:
     for tensor in (*network.parameters(), *network.buffers()):
         torch.nn.init.constant_(tensor, 0.1)
     width = architecture.shape[0]
-    moments = preparation.moments(torch.arange(3 * width).reshape(3, width).float()) if width == 8 else None
-    scaling = None if architecture.vocabulary else preparation.scaling(width, None, moments)
+    scaling = None if architecture.vocabulary else Scale.plain(width)
     model = ServedModel(network, architecture, ("ill", "well"), preparation, scaling, "client a")
     with tempfile.TemporaryDirectory() as place:
         model.save(Path(place))

@@ -11,7 +11,12 @@ from fuzz import run as running
 from fuzz.draw import Draw, smaller
 from fuzz.guard import CANARY, Forbidden, Hang, watched
 
-SLICE = {"toml": 100, "tables": 200, "files": 100, "run_dirs": 20, "messages": 10}
+SLICE = {"toml": 100, "tables": 200, "files": 100, "models": 40, "run_dirs": 20, "papers": 20, "tunings": 10}
+SLICE["messages"] = 10
+
+
+def test_every_target_is_in_the_slice() -> None:
+    assert SLICE.keys() == set(hunting.TARGETS)
 
 
 @pytest.mark.parametrize("name", sorted(SLICE))

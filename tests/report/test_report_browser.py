@@ -155,37 +155,32 @@ def test_nothing_sticks_out_on_a_phone(opened: Any, tmp_path: Path) -> None:
     for tab in TABS:
         go(page, tab)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        assert page.locator(f"#{tab} .modebar").count() == 0, tab  # the toolbar of charts
         shot = tmp_path / f"{tab}.png"
         page.screenshot(path=shot, full_page=True)
         assert shot.stat().st_size > 10_000
     assert said == []
 
 
-def test_on_a_phone_charts_have_no_toolbar(opened: Any) -> None:
-    for width, bars in ((390, 0), (1400, 1)):
-        page, _, _ = opened(width=width)
-        go(page, "summary")
-        page.wait_for_selector("#summary .chart .main-svg")
-        assert page.locator("#summary .modebar").count() == bars
-
-
 def test_of_many_methods_the_band_below_the_pointer_is_seen(opened: Any, tmp_path: Path) -> None:
     curve = (np.arange(3.0), np.array([0.1, 0.2, 0.3]))
     methods = ("fedavg", "fedprox", "fedrs", "fedlc", "cfl")
     runs = [a_run(name, seed, curves={"global.accuracy": curve}) for name in methods for seed in (0, 1)]
+    cards = [card for some in (8, 10) for card in accuracy_cards(evidence_of(*runs[:some]))]
     path = tmp_path / "many.html"
-    for few, shown in ((8, 0.18), (10, 0)):
-        cards = list(accuracy_cards(evidence_of(*runs[:few])))
-        path.write_text(render(Page("many", "", [Tab("methods", "Methods", cards, [SEED])])))
-        page, said, _ = opened(path)
-        page.wait_for_selector(".chart .main-svg")
-        bands = (
-            "document.querySelector('.chart').data.filter((t) => t.fill && t.visible).map((t) => t.opacity)"
-        )
-        assert page.evaluate(bands) == [shown] * (few // 2)
+    path.write_text(render(Page("many", "", [Tab("methods", "Methods", cards, [SEED])])))
+    page, said, _ = opened(path)
+    page.wait_for_selector(".modebar")
+
+    def bands(chart: int) -> list[float]:
+        drawn = f"document.querySelectorAll('.chart')[{chart}].data"
+        return page.evaluate(f"{drawn}.filter((t) => t.fill && t.visible).map((t) => t.opacity)")
+
+    few, many = (place for place, card in enumerate(cards) if card.title.startswith("Accuracy by round"))
+    assert (bands(few), bands(many)) == ([0.18] * 4, [0] * 5)
     point = "{points: [{data: {legendgroup: 'fedrs'}}]}"
-    page.evaluate(f"document.querySelector('.chart').emit('plotly_hover', {point})")
-    assert page.evaluate(bands) == [0, 0, 0.25, 0, 0]
+    page.evaluate(f"document.querySelectorAll('.chart')[{many}].emit('plotly_hover', {point})")
+    assert bands(many) == [0, 0, 0.25, 0, 0]
     assert said == []
 
 
