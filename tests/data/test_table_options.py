@@ -181,7 +181,7 @@ def test_days_in_doubt_are_asked_for(csv: Path) -> None:
 
 def test_dates_that_are_named_have_to_be_some(csv: Path) -> None:
     csv.write_text("when,ill\n2024-01-01,0\nsoon,1\n")
-    with pytest.raises(UserError, match="column 'when' holds dates, but 'soon' in row 2 of patients: write"):
+    with pytest.raises(UserError, match=r"column 'when' holds dates, but 'soon' in row 2 of patients: write"):
         load("table", path=str(csv), label="ill", dates=["when"])
     csv.write_text("when,ill\n,0\n,1\n")  # a client that knows none of its dates
     assert load("table", path=str(csv), label="ill", dates=["when"], missing="mean").shape == (4,)
@@ -334,3 +334,10 @@ def test_columns_tell_what_they_become() -> None:
     assert Column("when", dates="ymd").width == 4
     assert Column("when", dates="ymd").is_quantity
     assert Column("a", fill=True).needed is Column("a", constant=0.0).needed is False
+
+
+@pytest.mark.parametrize("cells", [[[1], [2]], [b"\xff", b"\xfe"]], ids=["lists", "bytes"])
+def test_dates_are_neither_lists_nor_bytes(cells: list, tmp_path: Path, cache: Path) -> None:
+    pl.DataFrame({"when": cells, "y": [0, 1]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"column 'when' holds .*, not numbers or words: convert it first"):
+        load("table", path=str(tmp_path / "t.parquet"), label="y", dates=["when"])

@@ -44,10 +44,10 @@ def test_who_should_use_what_and_how_sure_that_is() -> None:
 
 
 def test_one_seed_has_the_interval_of_its_test_samples() -> None:
-    """Wilson's, of 109 in 121."""
+    """Wilson's, of nine in ten of 121."""
     summary = compared(("fedavg", (0.9,)))
     assert words(summary).startswith(
-        "Use fedavg, one model for everybody: global accuracy 90.0% (95 %: 83.5% to "
+        "Use fedavg, one model for everybody: global accuracy 90.0% (95 %: 83.4% to "
     )
     assert "1. Run 3 seeds or more before you rely on a difference." in actions(summary)
     assert "2. Add local_only" in actions(summary)

@@ -334,3 +334,9 @@ def test_a_name_is_one_line():
     """What its directory and its report are called."""
     with pytest.raises(UserError, match="name: write one line"):
         Experiment.of({"method": "fedavg", "name": "a\nb"})
+
+
+@pytest.mark.parametrize("rounds", [0, 10**9 + 1])
+def test_a_number_of_rounds_that_no_directory_could_hold(rounds: int) -> None:
+    with pytest.raises(UserError, match="rounds: "):
+        Experiment.of({"rounds": rounds})

@@ -12,11 +12,12 @@ import pytest
 
 from fedcohort.cli.app import main
 from fedcohort.cli.progress import Silent
+from fedcohort.core.evaluate import Row
 from fedcohort.core.method import Method
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.halving import AT_A_TIME, Halving, Trial
+from fedcohort.runs.halving import AT_A_TIME, Halving, Trial, late_score
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
@@ -388,3 +389,8 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     best = tomllib.loads(Path(told[0]["best"]).read_text())
     assert best["method"][0].get("local", {}).get("lr") == method["settings"].get(LR)
     assert "fedavg: the clients" in Path(told[0]["report"]).read_text()
+
+
+def test_a_trial_without_late_numbers_is_the_worst() -> None:
+    """Somebody's table may lack them."""
+    assert late_score([], 4) < late_score([Row(4, "global", "", "", "accuracy", 0.0)], 4) == 0

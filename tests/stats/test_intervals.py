@@ -9,6 +9,8 @@ def test_wilson() -> None:
     """81 of 263: Newcombe (1998), Table I, method 3."""
     assert of_share(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert of_share(0, 7) == pytest.approx((0.0, 1.959964**2 / (7 + 1.959964**2)))
+    assert of_share(0, 0) == (0, 1)
+    assert of_share(5e149, 1e150) == pytest.approx((0.5, 0.5))  # of somebody's run directory
 
 
 def test_students() -> None:

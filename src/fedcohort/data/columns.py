@@ -69,7 +69,7 @@ def refuse_word(frame: "pl.DataFrame", name: str, cure: str = "") -> NoReturn:
     train on."""
     import polars as pl
 
-    words = frame[name].alias(PLAIN).cast(pl.String)
+    words = _as_texts(frame[name])
     word, where = _first(frame, words.is_not_null() & words.cast(pl.Float64, strict=False).is_null(), words)
     first = f"correct it, add '{word}' to 'empty'"
     if re.match(COMMA, word):
@@ -82,11 +82,18 @@ def refuse_no_date(frame: "pl.DataFrame", name: str, order: Order, cure: str = "
     """The same of a column of dates."""
     import polars as pl
 
-    words = frame[name].alias(PLAIN).cast(pl.String)
+    words = _as_texts(frame[name])
     odd = pl.Series([word is not None and as_dates(pl.Series([word]), order) is None for word in words])
     word, where = _first(frame, odd, words)
     cure = cure or "write dates like 2024-12-31, set 'date_order', or add the column to 'exclude'"
     raise UserError(f"column '{name}' holds dates, but '{word}' in {where}: {cure}")
+
+
+def _as_texts(column: "pl.Series") -> "pl.Series":
+    import polars as pl
+
+    _refuse_odd(column)
+    return column.alias(PLAIN).cast(pl.String)
 
 
 def _first(frame: "pl.DataFrame", odd: "pl.Series", words: "pl.Series") -> tuple[str, str]:

@@ -36,12 +36,12 @@ from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
 from fedcohort.runs.evaluation import OVER_ROUNDS, Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, changed, override_all
-from fedcohort.runs.stored import is_written
+from fedcohort.runs.stored import ROUNDS, is_written
 from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
-from fedcohort.util.settings import at_least, build, checked, settings_of
+from fedcohort.util.settings import between, build, checked, settings_of
 from fedcohort.util.user_code import import_own
 
 ELSEWHERE = "at the client"  # stands for a path that means nothing here
@@ -343,7 +343,7 @@ class _Top:
 
     method: list | str | tuple[str, ...]
     name: str = ""
-    rounds: Annotated[int, at_least(1)] = 50
+    rounds: Annotated[int, between(1, ROUNDS)] = 50
     cohort: Any = 0.1  # 1 is a client, 1.0 is everybody: not to be converted
     seeds: tuple[int, ...] = (0,)
     imports: tuple[str, ...] = ()

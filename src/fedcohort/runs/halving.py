@@ -137,7 +137,7 @@ def late_score(rows: Iterable[Row], rounds: int, metric: str = ACCURACY) -> floa
     """Of a run, the mean over the second half of so many rounds, more being better; less than any where it is
     no number."""
     late = [row.value for row in rows if row.key == metric and rounds / 2 < row.round <= rounds]
-    mean = sum(late) / len(late) * (1 if nature(metric)[0] else -1)
+    mean = sum(late) / len(late) * (1 if nature(metric)[0] else -1) if late else math.nan
     return mean if math.isfinite(mean) else NONE
 
 

@@ -1,11 +1,14 @@
 """How sure a number is: 95 % intervals of a share and of a mean over seeds."""
 
 from collections.abc import Sequence
+from math import sqrt
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 LEVEL = 0.05
+NORMAL = NormalDist().inv_cdf(1 - LEVEL / 2)
 
 
 class Interval(NamedTuple):
@@ -14,11 +17,12 @@ class Interval(NamedTuple):
 
 
 def of_share(right: float, total: float) -> Interval:
-    """Wilson's, of a share of samples."""
-    from scipy.stats import binomtest
-
-    found = binomtest(round(right), round(total)).proportion_ci(method="wilson")
-    return Interval(float(found.low), float(found.high))
+    """Wilson's, of a share of samples; of none, anything may be true."""
+    if not total > 0:
+        return Interval(0.0, 1.0)
+    share, square = min(max(right / total, 0.0), 1.0), NORMAL**2 / total
+    centre, reach = share + square / 2, NORMAL * sqrt(share * (1 - share) / total + square / total / 4)
+    return Interval(max((centre - reach) / (1 + square), 0.0), min((centre + reach) / (1 + square), 1.0))
 
 
 def of_mean(values: Sequence[float]) -> Interval:
