@@ -72,7 +72,7 @@ def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, n
     """Of five clients one sends NaN, one a wrong shape, one is too late in round 2, and one that counts its
     labels wrong does not even take part. Two that have no admitted key get nowhere."""
     experiment = {**EXPERIMENT, "method": ["fedlecc"], "partition": {"name": "iid", "clients": 5}}
-    experiment["evaluate"] = {"every": 2}
+    experiment["evaluate"] = {"every": 2, "on": "test"}
     faults = {1: "nan", 2: "shape", 3: "slow", 4: "counts"}
     with Deployment(tmp_path, network, experiment, clients=5) as there:
         (there.app / "fedcohort_app/client_app.py").write_text(TROUBLE.format(faults=faults))
@@ -97,7 +97,7 @@ def test_nonsense_is_refused_lateness_given_up_and_the_rest_averaged(tmp_path, n
 def test_a_client_killed_in_a_round_is_missed_and_comes_back_by_itself(tmp_path, network):
     """Killed while it trains in round 2. Its own supervisor starts it again; the server, which believes it to
     be there for a minute, refuses it until then. It trains in the last round. At last another is shut out."""
-    experiment = {**EXPERIMENT, "rounds": 5, "evaluate": {"every": 5}, "partition": FOUR}
+    experiment = {**EXPERIMENT, "rounds": 5, "evaluate": {"every": 5, "on": "test"}, "partition": FOUR}
     with Deployment(tmp_path, network, experiment, clients=4) as there:
         there.start_server()
         there.start_clients(4)
@@ -118,7 +118,7 @@ def test_a_client_killed_in_a_round_is_missed_and_comes_back_by_itself(tmp_path,
 def test_a_server_that_loses_power_continues_from_its_last_round(tmp_path, network):
     """All its processes are killed at once in round 2. The clients stay, and reconnect by themselves; the
     resumed run ends with the numbers of one that was never interrupted."""
-    experiment = {**EXPERIMENT, "rounds": 3, "evaluate": {"every": 3}, "partition": FOUR}
+    experiment = {**EXPERIMENT, "rounds": 3, "evaluate": {"every": 3, "on": "test"}, "partition": FOUR}
     with Deployment(tmp_path, network, experiment, clients=4) as there:
         there.start_server()
         there.start_clients(4)

@@ -220,6 +220,6 @@ EXPERIMENT = {
     "partition": {"name": "dirichlet", "clients": 3, "alpha": 0.5},
     "model": {"name": "logistic"},
     "local": {"steps": 3, "batch": 16},
-    "evaluate": {"every": 1},
+    "evaluate": {"every": 1, "on": "test"},
     "method": ["scaffold"],  # its clients must remember something from round to round
 }

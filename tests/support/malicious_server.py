@@ -59,7 +59,7 @@ def payload(
         run = {**table, **(changes or {})}
         token = hashlib.sha256(json.dumps(run).encode()).hexdigest()  # every change makes it another run
         usual = {"run": run, "token": token, "client": 0, "classes": ["0", "1"], "merge": None}
-        usual |= {"statistics": None, "number": 0, "version": None}
+        usual |= {"statistics": None, "number": 0, "version": None, "keep": -1, "on": "test"}
         return Payload({**usual, **facts}, tensors or {})
 
     return write
@@ -67,7 +67,7 @@ def payload(
 
 def order(**facts: Any) -> dict[str, Any]:
     """The facts of an order to train."""
-    return {"version": -1, "budget": BUDGET, "probes": [], "judged": False, **facts}
+    return {"version": -1, "keep": -1, "budget": BUDGET, "probes": [], "judged": False, **facts}
 
 
 def is_refused(reply: Reply) -> bool:
