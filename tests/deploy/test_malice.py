@@ -34,7 +34,12 @@ def there(tmp_path_factory):
     """Five runs of two rounds, with two honest clients and six that attack with every message."""
     folder = tmp_path_factory.mktemp("malice")
     partition = {"name": "iid", "clients": CLIENTS}
-    experiment = {**EXPERIMENT, "method": METHODS, "partition": partition, "evaluate": {"every": 2, "on": "test"}}
+    experiment = {
+        **EXPERIMENT,
+        "method": METHODS,
+        "partition": partition,
+        "evaluate": {"every": 2, "on": "test"},
+    }
     with own_network() as network, Deployment(folder, network, experiment, CLIENTS) as there:
         shutil.copyfile(malicious_client.__file__, there.app / "fedcohort_app/client_app.py")
         there.start_server()
