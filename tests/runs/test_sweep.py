@@ -199,7 +199,7 @@ def test_conditions_of_papers_fill_in_what_the_file_leaves_open(tmp_path: Path) 
     assert "conditions" not in (outcomes[0].directory / "config.toml").read_text()
     with pytest.raises(UserError, match="they are swept"):
         Experiment.of({**table, "conditions": "fedlecc/mnist"})
-    with pytest.raises(UserError, match=r"sweep.conditions: \(1,\) is not a list of text"):
+    with pytest.raises(UserError, match=r"sweep.conditions: \(1,\) is not a list of texts"):
         Experiment.of({**table, "sweep": {"conditions": [1]}})
     with pytest.raises(UserError, match="unknown conditions"):
         Experiment.of({**table, "sweep": {"conditions": ["fedlecc/mnst"]}})
