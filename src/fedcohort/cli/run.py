@@ -9,6 +9,7 @@ import typer
 
 from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track, Trust, Yes, refuse_many
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 SHOWN = 20  # rankings, one for each condition; more are no overview
 
@@ -166,7 +167,9 @@ def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json:
     for standings in ranked[:SHOWN]:
         show_ranking(standings, experiment.rounds, references)
     if len(ranked) > SHOWN:
-        results.print(f"... and {len(ranked) - SHOWN} conditions more: 'fedcohort table' shows them all")
+        results.print(
+            f"... and {counted(len(ranked) - SHOWN, 'condition')} more: 'fedcohort table' shows them all"
+        )
     results.print(SCOPES, style="dim")
 
 

@@ -16,6 +16,7 @@ from fedcohort.data.features import hash_texts
 from fedcohort.data.tables import COMMA, FILE, PLAIN, require
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import between
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -121,7 +122,7 @@ def client_column(frame: "pl.DataFrame", name: str | None, cure: str = REMOVE) -
 def _complete(frame: "pl.DataFrame", name: str, option: str, cure: str) -> "pl.Series":
     require(frame, name, option)
     if missing := frame[name].null_count():
-        raise UserError(f"{option} '{name}' is empty in {missing} rows: {cure}")
+        raise UserError(f"{option} '{name}' is empty in {counted(missing, 'row')}: {cure}")
     return frame[name]
 
 
@@ -192,7 +193,8 @@ class Column:
     def _refuse_odd(self, numbers: np.ndarray) -> None:
         if infinite := int(np.isinf(numbers).sum()):
             raise UserError(
-                f"column '{self.name}' has {infinite} infinite values: remove those rows or the column"
+                f"column '{self.name}' has {counted(infinite, 'infinite value')}: remove such rows, or the "
+                "column"
             )
         if (largest := np.abs(numbers).max(where=~np.isnan(numbers), initial=0)) > LARGEST:
             raise UserError(

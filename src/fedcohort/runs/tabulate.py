@@ -18,6 +18,7 @@ from fedcohort.runs.stored import RunDir, read_result, runs_in
 from fedcohort.stats.paired import Paired
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
+from fedcohort.util.words import counted
 
 SEED = "seed"
 CELLS = 10_000
@@ -249,7 +250,7 @@ def _fewer(cells: Sequence[Cell]) -> list[str]:
         f"{in_words(cell.settings)} ({', '.join(str(seed) for seed, _ in cell.values) or 'none'})"
         for cell in few[:NAMED]
     ]
-    more = f" and {len(few) - NAMED} cells more" if len(few) > NAMED else ""
+    more = f" and {counted(len(few) - NAMED, 'cell')} more" if len(few) > NAMED else ""
     return [f"fewer than {most} seeds: {'; '.join(named)}{more}"]
 
 
