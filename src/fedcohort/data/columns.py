@@ -31,11 +31,15 @@ REMOVE = "remove those rows first"
 Missing = Literal["refuse", "mean", "median", "constant"]
 
 
-def _refuse_odd(column: "pl.Series") -> None:
-    """Parquet can hold lists, tables and bytes in a cell."""
+def is_odd(column: "pl.Series") -> bool:
+    """Whether cells are neither numbers nor words: Parquet can hold lists, tables and bytes."""
     import polars as pl
 
-    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
+    return column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration)
+
+
+def _refuse_odd(column: "pl.Series") -> None:
+    if is_odd(column):
         raise UserError(
             f"column '{column.name}' holds {column.dtype}, not numbers or words: convert it first"
         )
