@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 
+from fedcohort.runs.budget import MOST
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.halving import Halving, Trial
 from fedcohort.runs.recorder import disk_mistakes, new_directory
@@ -19,7 +20,7 @@ from fedcohort.util.settings import above, at_most, between
 from fedcohort.util.user_code import own_code_in, refuse_unknown_code
 
 BEGUN, BEST = "tune.toml", "best.toml"
-MOST, LONGEST = 10_000, 1e9  # trials of a method, and seconds
+LONGEST = 1e9  # seconds
 ABOUT = {
     "sampler": Literal["random", "grid", "optuna"],
     "trials": Annotated[int, between(1, MOST)] | None,
