@@ -144,6 +144,10 @@ class _LineUpdate(Callback):
             self.line.curve = [*self.line.curve, looked_at]
             self.line.groups = numbers["groups"]
 
+    def close(self, state: State) -> None:
+        """Somebody else may go on with it later: the time until then is not of its rounds."""
+        self.line.pace.seen.clear()
+
 
 def megabytes() -> str:
     """Memory of this process and its children: now where the system tells, else the most so far."""
