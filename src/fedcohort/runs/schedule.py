@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedcohort.runs.standings import Outcome
 
 Key = tuple[str, int]  # title and seed of a run
-ALL = ""  # among the titles of methods
+Paces = Mapping[tuple[str, ...], float]  # seconds of a round, by what runs have in common
 
 
 @dataclass
@@ -119,19 +119,26 @@ class Schedule:
             heapq.heapreplace(ends, ends[0] + seconds)
         return max(ends)
 
-    def _left(self, job: "Job", paces: Mapping[str, float]) -> float:
+    def _left(self, job: "Job", paces: Paces) -> float:
         """What a run will still take; 0 where nobody can tell."""
         done = self.begun[job.key].done if job.key in self.begun else 0
-        return (job.experiment.rounds - done) * paces.get(job.method.title, paces.get(ALL, 0.0))
+        return (job.experiment.rounds - done) * self._pace(job, paces)
 
-    def _paces(self) -> dict[str, float]:
-        """Seconds of a round: of each method's runs so far and, for methods without any, of all runs."""
-        known: dict[str, list[float]] = {}
+    def _pace(self, job: "Job", paces: Paces) -> float:
+        return next((paces[alike] for alike in self._alike(job) if alike in paces), 0.0)
+
+    def _alike(self, job: "Job") -> tuple[tuple[str, ...], ...]:
+        """By whose runs its pace is judged: its method's and, before there are any, all."""
+        return ("method", job.method.title), ()
+
+    def _paces(self) -> Paces:
+        """Of what was seen so far; each run is looked at once, however many there are."""
+        known: dict[tuple[str, ...], list[float]] = {}
         for begun in self.begun.values():
             if not math.isnan(seconds := begun.seconds_per_round):
-                for whose in (begun.job.method.title, ALL):
-                    known.setdefault(whose, []).append(seconds)
-        return {whose: sum(several) / len(several) for whose, several in known.items()}
+                for alike in self._alike(begun.job):
+                    known.setdefault(alike, []).append(seconds)
+        return {alike: sum(several) / len(several) for alike, several in known.items()}
 
 
 class Timed:
