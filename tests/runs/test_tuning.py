@@ -16,7 +16,6 @@ from fedcohort.core.evaluate import Row
 from fedcohort.core.method import Method
 from fedcohort.data import SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
-from fedcohort.runs.budget import EACH, MOST
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.halving import AT_A_TIME, Halving, Trial, late_score
 from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
@@ -24,6 +23,7 @@ from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
 from fedcohort.runs.tuning import Tuning, _AndLater, without_tuned
 from fedcohort.runs.tuning_files import begin, reopen
+from fedcohort.util.budget import EACH, MOST
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fedcohort.cli.options import AsJson, Out, Quiet, Trust, Yes, refuse_many, seconds_of
-from fedcohort.runs.budget import EACH, MOST
+from fedcohort.util.budget import EACH, MOST
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:

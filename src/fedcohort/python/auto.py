@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from fedcohort.runs.budget import EACH
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.sweep import Sweep
+from fedcohort.util.budget import EACH
 from fedcohort.util.cpu import one_thread
 
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 
-from fedcohort.runs.budget import MOST
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.halving import Halving, Trial
 from fedcohort.runs.recorder import disk_mistakes, new_directory
 from fedcohort.runs.search import SAMPLERS, space_of
 from fedcohort.runs.tuning import Tuning
+from fedcohort.util.budget import MOST
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged, fields, read_toml
