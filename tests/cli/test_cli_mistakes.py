@@ -168,16 +168,16 @@ COMMANDS = {
     "no seeds at all": ("run e.toml --seeds ,", "write whole numbers with commas"),
     "a seed twice": ("run e.toml --seeds 0,1,0", "seeds: 0 is listed twice"),
     "very many runs": (
-        f"run e.toml --sweep rounds={first(200)} --sweep local.steps={first(101)}",
-        "these settings make up to 20,200 runs: shorten the lists, or add --yes",
+        f"run e.toml --sweep rounds={first(1000)} --sweep local.steps={first(1000)}",
+        "these settings make up to 1,000,000 runs: shorten the lists, or add --yes",
     ),
     "too many runs": (
-        f"run e.toml --seeds {first(100_001)}",  # --yes would be no cure
-        "these are 100,001 runs, and a comparison has at most 100,000: ask for fewer",
+        f"run e.toml --seeds {first(1001)} --sweep rounds={first(1000)}",  # --yes would be no cure
+        "these are 1,001,000 runs, and a comparison has at most 1,000,000: ask for fewer",
     ),
-    "a million combinations": (
-        f"run e.toml --yes --sweep rounds={first(1000)} --sweep local.steps={first(1000)}",
-        "sweep: its values have more than 100,000 combinations: give fewer values",
+    "more than a million combinations": (
+        f"run e.toml --yes --sweep rounds={first(1001)} --sweep local.steps={first(1000)}",
+        "sweep: its values have more than 1,000,000 combinations: give fewer values",
     ),
     "output is a file": ("run e.toml --out plain_file", "cannot write results to plain_file"),
     "output below a file": ("run e.toml --out plain_file/x", "cannot write results to plain_file/x"),

@@ -1,6 +1,7 @@
 """``--resume`` refuses, in one sentence and touching nothing, what it cannot continue to the same end."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +91,15 @@ def test_removed_descriptions_are_written_again(stopped: Path, cli: Cli) -> None
     assert cli("run", "--resume", str(stopped.parent), "--json").code == 0
     assert (stopped / "config.toml").read_bytes() == config
     assert "fingerprint" in json.loads((stopped / "env.json").read_text())
+
+
+def test_very_many_runs_of_a_directory_are_asked_about(run_once: Callable[..., Path], cli: Cli) -> None:
+    """It may be somebody else's."""
+    home = run_once()
+    asked = home / "experiment.toml"
+    text = asked.read_text()
+    assert "seeds = [" in text
+    asked.write_text(re.sub(r"seeds = \[[^]]*\]", f"seeds = [{','.join(map(str, range(1001)))}]", text))
+    answer = cli("run", "--resume", str(home))
+    assert answer.code == 2
+    assert "these settings make up to 1,001 runs: shorten the lists, or add --yes" in answer.err

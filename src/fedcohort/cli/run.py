@@ -81,7 +81,7 @@ def run(
         from fedcohort.runs.experiment import Experiment
         from fedcohort.runs.stored import settings_file
 
-        plan = reopen(resume, trust)
+        plan = reopen(resume, trust, agree=lambda runs: refuse_many(runs, yes))
         if experiment or changes or sweep:
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)

@@ -145,11 +145,16 @@ def begin(experiment: Experiment, out: Path) -> Plan:
     return _plan(experiment, home)
 
 
-def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) -> Plan:
+def reopen(
+    directory: Path,
+    trust: bool = False,
+    trusted: Collection[str] = (),
+    agree: Callable[[int], None] = lambda runs: None,
+) -> Plan:
     """The plan of a directory that :func:`prepare` made, or of a single run in it.
 
     Code that its files name is executed only on ``trust``, or if a file of the user, too, names what is in
-    ``trusted``.
+    ``trusted``. To ``agree`` with so many runs is asked before they are listed.
     """
     path = settings_file(directory)
     table = read_toml(path)
@@ -159,6 +164,7 @@ def reopen(directory: Path, trust: bool = False, trusted: Collection[str] = ()) 
         raise damaged(path, "a run has a method, and auto is none")
     experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
+        agree(experiment.runs)
         plan = _plan(experiment, directory)
         adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan, str(path), "undo that change")

@@ -32,7 +32,7 @@ ELSEWHERE = {  # what is not swept, and what does it instead
     "run": "it changes no result",
 }
 VALUES = 10_000  # of a setting, at most
-MOST = 100_000  # runs of a comparison, and so combinations of values
+MOST = 1_000_000  # runs of a comparison, and so combinations of values
 
 
 @dataclass(frozen=True)
