@@ -81,8 +81,8 @@ OPTIMISERS = {
     "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
 
-# Medians of so many out of 60 measured starts are above the factor less than once in ten thousand times.
-STARTS, FACTOR = 15, 3.0
+# Medians of so many out of 60 measured starts are above the factor about once in ten thousand times.
+STARTS, FACTOR = 9, 3.0
 
 
 class Everything(Objective):
@@ -322,11 +322,11 @@ def descents(request, monkeypatch):
 
 @pytest.mark.parametrize("bn", ["average", "local", "fresh"])
 def test_a_step_with_batch_norm_is_the_reference_engines(bn, descents):
-    """Whoever keeps the statistics, and with any number of workers."""
+    """Whoever keeps the statistics, with any number of workers. The worst of 15 starts was twice as near."""
     task = digits(normed, bn=bn, lr=0.05, steps=1)
     ours, exact = after_rounds(task, PoolEngine(task, 1)), after_rounds(precise(task))
     assert torch.equal(ours, after_rounds(task, PoolEngine(task, 3)))
-    torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours, exact, rtol=2e-6, atol=2e-7)
     assert len(descents) == 2 * 2 * 3
     assert all(trace is not None for trace in descents)
 
