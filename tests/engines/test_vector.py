@@ -198,6 +198,14 @@ def test_only_examples_that_exist_are_read():
     assert not ours.takes(work._replace(x=work.x.transpose(2, 3)))
 
 
+def test_batches_too_small_for_batch_norm_are_left_to_others():
+    """Of a few nearly equal numbers it makes much of a rounding. Pixels count: images need fewer samples."""
+    local = replace(OPTIMISERS["sgd"], batch=8)
+    assert program("normed", 8).takes(job("normed", local, size=24))
+    assert not program("normed", 8).takes(job("normed", local, size=23))
+    assert program("dropped", 8).takes(job("dropped", local, size=23))
+
+
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", ["normed", "normed, then pooled"])
 def test_slopes_and_statistics_of_batch_norm_are_autograds(name, lanes):

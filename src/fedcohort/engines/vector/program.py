@@ -22,6 +22,7 @@ from fedcohort.util.keyed import generator
 from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
+FEWEST = 8  # numbers of a channel in a batch, below which BatchNorm makes too much of their rounding
 PATIENCE = 1.0  # seconds of compiling, after which a word is said; most networks take less
 
 
@@ -49,11 +50,17 @@ class Program:
             return False
         if self.once + self.each * capacity(job) > MOST:
             return False
+        if not self.settles(min(map(len, job.plan))):
+            return False
         labels = job.y[rows]
         if labels.min() < 0 or labels.max() >= self.layout.chain.layers[-1].shape[0]:
             return False
         even = head.height * head.width % self.layout.lanes == 0
         return job.augment is None or (bool(self.layout.images) and head.channels in LUMA and even)
+
+    def settles(self, samples: int) -> bool:
+        """Whether a batch of so many tells every BatchNorm enough of its channels."""
+        return all(samples * layer.output.area >= FEWEST for layer in self.layout.layers if layer.norm)
 
     def descend(self, job: Job, weights: Weights) -> Tensor | None:
         """A client's local steps, in place; the loss of each. None, and nothing done, where something is not
