@@ -34,7 +34,7 @@ from fedcohort.engines.vector.program import Program
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.testing import play
-from support.precise import precise, taken
+from fedcohort.testing.precise import precise, taken
 
 CLASSES = 5
 NETWORKS = {  # each with images of (channels, height, width)
@@ -81,7 +81,7 @@ OPTIMISERS = {
     "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
 
-# Medians of so many out of 60 measured starts are above the factor about once in ten thousand times.
+# Medians of so many, drawn from 60 measured starts, are above the factor less than once in a thousand times.
 STARTS, FACTOR = 9, 3.0
 
 
@@ -348,7 +348,7 @@ def reference_runs(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_runs_with_batch_norm_are_as_exact_as_the_reference_engines(descents):
     """Roundings grow, for PyTorch as for the kernels, and which of them ends nearer to double precision is
-    chance: of 60 runs the ratio's median was 0.9 with 8 lanes and 1.0 with 16, its range 0.02 to 19."""
+    chance: of 60 runs the ratio's median was 0.9 with 8 lanes and 1.0 with 16, its range 0.02 to 17."""
     ratios = []
     for seed in range(STARTS):
         exact, theirs = reference_runs(seed)
