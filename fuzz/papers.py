@@ -9,29 +9,19 @@ from typing import Any
 from fuzz import wild
 from fuzz.draw import Draw
 from fuzz.guard import CANARY
-from fuzz.run_dirs import call, odd
+from fuzz.run_dirs import FEDERATION, call, odd
 
 SHARE, SECONDS = 10, 30.0
-EXPERIMENT = b"""
+EXPERIMENT = f"""
 name = "t"
 rounds = 1
 cohort = 3
 seeds = [0]
 method = ["fedprox", "fedavg"]
-[data]
-source = "synthetic"
-samples = 120
-classes = 3
-features = 4
-[partition]
-name = "dirichlet"
-clients = 6
-min_size = 4
-[model]
-name = "logistic"
+{FEDERATION}
 [sweep]
 local.lr = [0.1, 0.2]
-"""
+""".encode()
 ABOUT = b"""
 about = "a table"
 also = ["bytes_up"]

@@ -25,10 +25,7 @@ from fuzz.guard import CANARY
 from fuzz.wild import damaged
 
 SHARE, SECONDS = 20, 30.0
-EXPERIMENT = """
-rounds = 2
-cohort = 3
-method = ["clust_psi_pfl", "scaffold"]
+FEDERATION = """
 [data]
 source = "synthetic"
 samples = 120
@@ -41,6 +38,11 @@ min_size = 4
 [model]
 name = "logistic"
 """
+EXPERIMENT = f"""
+rounds = 2
+cohort = 3
+method = ["clust_psi_pfl", "scaffold"]
+{FEDERATION}"""
 ORDERS = frozenset(chr(code) for code in (*range(32), 127)) - {"\n"}  # what terminals obey
 COUNTS = "client,0,1,2\na,3,4,5\nb,9,0,0\n"
 LOOKS: dict[str, tuple[str, ...]] = {

@@ -167,6 +167,8 @@ def test_where_the_table_is_no_judge_the_best_three_are_to_be_tuned(wanted, unsu
 def test_what_lies_outside_of_all_that_was_measured_is_said() -> None:
     told = advise([[10, 0]] * 50, 2, evidence=THREE).outside
     assert "50 clients, and 2 were measured" in told
+    alone = advise([[10, 0]] * 50, 1, evidence=THREE).outside
+    assert any(words.startswith("1 client a round, and ") for words in alone)
     assert not any(words.startswith("2 clients a round") for words in told)
 
 

@@ -137,7 +137,7 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     less = ["seeds=[0]", "method=['fedavg']"]
     monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, *less]))
     said = cli("demo", "--rounds", "1").out
-    assert said.count("After 1 rounds (one seed)") == 3  # on test samples, as papers do
+    assert said.count("After 1 round (one seed)") == 3  # on test samples, as papers do
     assert said.count("30 clients share") == 3
     assert "(15 clean, 15 noise)" in said
 

@@ -122,7 +122,7 @@ def test_small_clients_are_left_out_and_told(here: Path, cli: Cli) -> None:
     text = patients()
     (here / "patients.csv").write_text(text + "1,50,0.5,1,m,positive,tiny,1\n")
     answer, file = written(cli, *ASKED)
-    assert "1 clients with fewer than 10 rows are left out" in answer.out
+    assert "left out: 1 client with fewer than 10 rows" in answer.out
     assert "120 of 121" in answer.out
     assert file["partition"] == {"name": "natural", "min_samples": 10}
     (here / "patients.csv").write_text("\n".join(text.splitlines()[:13]))
@@ -133,7 +133,7 @@ def test_small_clients_are_left_out_and_told(here: Path, cli: Cli) -> None:
 def test_rows_without_label_or_client_are_left_out_and_told(here: Path, cli: Cli) -> None:
     (here / "patients.csv").write_text(patients() + "1,50,0.5,1,,positive,,1\n2,50,0.5,1,m,positive,h1,\n")
     answer, file = written(cli, *ASKED)
-    assert "2 rows lack a label or a client and are left out" in answer.out
+    assert "left out: 2 rows without a label or a client" in answer.out
     assert file["data"]["drop_incomplete"]
     assert Experiment.read("experiment.toml").federation(0).sizes.sum() == 120
 

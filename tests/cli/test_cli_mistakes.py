@@ -151,6 +151,12 @@ SETTINGS = {
     "--set of another method": (["method.scaffold.mu=1"], "'scaffold' is no name here"),
 }
 
+
+def first(numbers: int) -> str:
+    """So many of them, from 1, as an option lists them."""
+    return ",".join(map(str, range(1, numbers + 1)))
+
+
 COMMANDS = {
     "no experiment": ("run", "name an experiment file"),
     "missing experiment": ("run nowhere.toml --out out", "there is no experiment file nowhere.toml"),
@@ -161,6 +167,18 @@ COMMANDS = {
     "seeds of words": ("run e.toml --seeds a,b", "--seeds a,b: write whole numbers with commas"),
     "no seeds at all": ("run e.toml --seeds ,", "write whole numbers with commas"),
     "a seed twice": ("run e.toml --seeds 0,1,0", "seeds: 0 is listed twice"),
+    "very many runs": (
+        f"run e.toml --sweep rounds={first(200)} --sweep local.steps={first(101)}",
+        "these settings make up to 20,200 runs: shorten the lists, or add --yes",
+    ),
+    "too many runs": (
+        f"run e.toml --seeds {first(100_001)}",  # --yes would be no cure
+        "these are 100,001 runs, and a comparison has at most 100,000: ask for fewer",
+    ),
+    "a million combinations": (
+        f"run e.toml --yes --sweep rounds={first(1000)} --sweep local.steps={first(1000)}",
+        "sweep: its values have more than 100,000 combinations: give fewer values",
+    ),
     "output is a file": ("run e.toml --out plain_file", "cannot write results to plain_file"),
     "output below a file": ("run e.toml --out plain_file/x", "cannot write results to plain_file/x"),
     "resume of nothing": ("run --resume nowhere", "nowhere is not the directory of a run"),

@@ -84,7 +84,7 @@ def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) 
     path = home / "experiment.toml"
     path.write_text(path.read_text().replace("cohort = 3", "cohort = 2"))
     answer = cli("replicate", "tiny/table1", "--quiet", "--budget", "1s", "--cells", "fedprox")
-    assert "3 lines of results.csv are of other settings" in " ".join(answer.err.split())
+    assert "3 lines of results.csv left out, of other settings" in " ".join(answer.err.split())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fedcohort.cli import progress
 from fedcohort.cli.board import Line, board, duration, sparkline
-from fedcohort.cli.progress import Lines
+from fedcohort.cli.progress import Lines, _LineUpdate
 from fedcohort.runs.schedule import Pace
 from fedcohort.runs.standings import Outcome
 
@@ -81,6 +81,22 @@ def test_an_accuracy_that_is_not_known_is_called_so() -> None:
     shown = text(board([line], "no test samples"))
     assert "unknown" in shown
     assert "nan" not in shown
+
+
+def test_while_a_run_waits_for_somebody_to_go_on_no_time_passes() -> None:
+    """One that is stopped after two rounds of a second, and goes on an hour later, has seconds left."""
+    clock = Clock()
+    line = Line("fedavg", 0, 10, pace=Pace(clock))
+    told = _LineUpdate(line)
+    for start in (0, 3600):
+        for _ in range(2):
+            clock.now += 1
+            line.done += 1
+            line.pace.add(line.done, 0)
+        assert line.pace.seconds_left(10) == 10 - line.done
+        told.close(None)
+        assert math.isnan(line.pace.seconds_left(10))  # nobody can tell while it waits
+        clock.now = start + 3600
 
 
 def test_lines_are_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,8 +261,8 @@ def test_all_problems_are_told_at_once(csv: Path) -> None:
         "'day' holds dates such as",
         "'dose' holds numbers, but 'much' in row 301",
         "'name' has 300 different words",
-        "label 'ill' is empty in 1 rows: set drop_incomplete=true",
-        "client 'hospital' is empty in 1 rows",
+        "label 'ill' is empty in 1 row: set drop_incomplete=true",
+        "client 'hospital' is empty in 1 row",
     ):
         assert words in told
     with pytest.raises(UserError, match=r"2 problems: .*no column 'il' .*; .*no column 'hospita'"):

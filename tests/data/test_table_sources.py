@@ -182,7 +182,7 @@ def test_how_columns_were_read_is_told(csv: Path) -> None:
         ({"label": "ill", "client": "ill"}, "both name 'ill'"),
         ({"label": "ill", "features": ["agee"]}, "did you mean 'age'?"),
         ({"label": "ill", "features": ["age", "ill"]}, "is among the features"),
-        ({"label": "smoker"}, "label 'smoker' is empty in 1 rows"),
+        ({"label": "smoker"}, "label 'smoker' is empty in 1 row"),
         ({"label": "note", "threshold": 1}, "'threshold' is for numbers"),
         ({"label": "ill", "colour": 1}, "data source table.colour: unknown"),
         ({}, "data source table.label: missing"),

@@ -79,7 +79,7 @@ def test_test_texts_use_the_training_vocabulary(notes: Path) -> None:
         ({"text": "notes", "label": "ill"}, r"no column 'notes' \('text'\), did you mean 'note'\?"),
         ({"text": "note", "label": "il"}, "did you mean 'ill'"),
         ({"text": "note", "label": "ill", "client": "wards"}, "did you mean 'ward'"),
-        ({"text": "note", "label": "note"}, "label 'note' is empty in 1 rows"),
+        ({"text": "note", "label": "note"}, "label 'note' is empty in 1 row"),
         ({"text": "note", "label": "ill", "words": 2}, "words: 2 must be at least 3"),
     ],
 )

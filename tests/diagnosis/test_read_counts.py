@@ -153,8 +153,8 @@ def test_a_class_nobody_holds_is_kept(tmp_path: Path) -> None:
         ("client,cat,dog,\na,1,2,\nb,3,4,\n", {}, "column 4 has no name"),
         (",client,cat,dog\n0,a,1,2\n1,b,3,4\n", {}, "column 1 has no name"),
         ("client,cat,dog\na,1,2\nb,1,2,3,4\n", {}, "cannot be read"),
-        ("client,label\na,1\nb,\n", {"label": "label"}, "label 'label' is empty in 1 rows"),
-        ("client,label\na,1\n,2\n", {"label": "label"}, "client 'client' is empty in 1 rows"),
+        ("client,label\na,1\nb,\n", {"label": "label"}, "label 'label' is empty in 1 row"),
+        ("client,label\na,1\n,2\n", {"label": "label"}, "client 'client' is empty in 1 row"),
         (
             "client,label\na,1\nb,1\n",
             {"label": "label"},

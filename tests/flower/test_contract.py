@@ -10,8 +10,9 @@ from fedcohort.core.disclosure import Disclosed
 from fedcohort.data.revealed import Revealed
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.run import run
+from fedcohort.util.errors import UserError
 from support.exchanged import check_listed, exchanges
-from support.flower_tiny import ROUNDS, experiment, through_flower
+from support.flower_tiny import ROUNDS, experiment, nodes, through_flower
 from support.methods import FEDERATED
 
 MERGED = [text for text in FEDERATED if "fedconcat" in text]  # later, only a layer is trained
@@ -65,6 +66,17 @@ def test_what_was_answered_to_two_classes(tmp_path: Path) -> None:
     told = [[row for row in each.rows if row.scope == "answers"] for each in (ours, theirs)]
     assert told[0] == told[1]
     assert sum(row.value for row in told[0]) == ours.metrics["global.samples"]
+
+
+@pytest.mark.parametrize("on", ["validation", "test"])
+def test_numbers_of_classes_that_nobody_tells_are_refused_before_anybody_trains(
+    on: str, tmp_path: Path
+) -> None:
+    evaluate = {"metric": "global.macro_f1", "on": on, "every": 2}
+    asked, grid = experiment("fedavg", privacy={"counts": "noised"}, evaluate=evaluate), nodes(tmp_path)
+    with pytest.raises(UserError, match=r"clients do not tell what global\.macro_f1 needs, their labels"):
+        through_flower(asked, tmp_path, grid)
+    assert {kind for kind, *_ in grid.seen} == {"query.profile"}
 
 
 @pytest.mark.parametrize("text", ["fedavg", "local_only", "scaffold+clust_psi_pfl", "fedlecc", "finetune"])

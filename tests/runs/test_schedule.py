@@ -11,7 +11,7 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.runs.comparison import Job
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.processes import CORES, STOP, Member, _send, _spread, shares
-from fedcohort.runs.schedule import Schedule
+from fedcohort.runs.schedule import Schedule, _Begun
 from fedcohort.testing import tiny_task
 
 
@@ -75,6 +75,37 @@ def test_runs_of_a_single_round_tell_how_long_they_took_at_their_end():
     clock.now = 4.0
     schedule.saw(("fedavg", 0), 1)
     assert schedule.seconds_left == 8
+
+
+def test_a_run_that_had_one_round_left_tells_nothing_of_the_others():
+    """Its other nine took place elsewhere, and the one that is seen began with reading the data."""
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg"], 3), clock)
+    schedule.next()
+    clock.now = 4.0
+    schedule.saw(("fedavg", 0), 10)
+    assert math.isnan(schedule.seconds_left)
+
+
+def test_thousands_of_runs_are_looked_at_once_each(monkeypatch):
+    """How long all will take is told after every round."""
+    clock, looks = Clock(), [0]
+    schedule = Schedule(jobs(["fedavg"], 40), clock)
+    begun = [schedule.next().seed for _ in range(20)]
+    for seed in begun:
+        for done in (1, 2):
+            clock.now += 1
+            schedule.saw(("fedavg", seed), done)
+    pace = _Begun.seconds_per_round.fget
+
+    def counted(run):
+        looks[0] += 1
+        return pace(run)
+
+    monkeypatch.setattr(_Begun, "seconds_per_round", property(counted))
+    assert schedule.seconds_left > 0
+    schedule.next()
+    assert looks[0] == 2 * 20
 
 
 def test_a_run_that_was_stopped_waits_with_what_is_left_of_it():

@@ -83,6 +83,12 @@ def test_one_look_at_test_samples_is_no_mean_of_rounds(tmp_path: Path) -> None:
             tabulate([tmp_path / "e-001"], over=over)
 
 
+def test_a_mean_of_more_rounds_than_there_are_is_told(home: Path) -> None:
+    told = "of runs of fewer than 5 rounds (4), all count"
+    assert told in tabulate([home], over="last:5").notes
+    assert not any("all count" in note for note in tabulate([home], over="last:4").notes)
+
+
 def test_over_which_rounds(home: Path) -> None:
     assert cells(tabulate([home], over="last:2"))["fedavg", "0.1"].mean == pytest.approx(0.7)
     assert cells(tabulate([home], over="best"))["fedavg", "0.1"].mean == pytest.approx(0.8)

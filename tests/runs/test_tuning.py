@@ -22,7 +22,8 @@ from fedcohort.runs.search import LR, Grid, Optuna, Search, space_of, value_at
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import RunSettings, read_table, runs_of
 from fedcohort.runs.tuning import Tuning, _AndLater, without_tuned
-from fedcohort.runs.tuning_files import MOST, begin, reopen
+from fedcohort.runs.tuning_files import begin, reopen
+from fedcohort.util.budget import EACH, MOST
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import tune
 
@@ -312,6 +313,13 @@ def test_a_directory_is_trusted_no_more_than_one_of_runs(tmp_path: Path) -> None
     with pytest.raises(UserError, match=r"import 'json', as its files say: .* add --trust"):
         reopen(search.home)
     assert reopen(search.home, trust=True).experiment.means.ray == ""
+
+
+def test_help_tells_how_many_trials_a_method_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"without it {EACH} for each method" in told
 
 
 @pytest.mark.parametrize(

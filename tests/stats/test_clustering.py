@@ -3,6 +3,7 @@
 import itertools
 import json
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.spatial.distance import cdist
 
 from fedcohort.stats import clustering
 from fedcohort.stats.clustering.labels import nearest
+from fedcohort.stats.clustering.remembered import KEPT, remembered
 from fedcohort.stats.metrics import davies_bouldin, silhouette
 from support import REPOSITORY
 
@@ -294,3 +296,30 @@ def test_nearest_is_that_of_plain_differences():
     far = np.linalg.norm(table[:, None] - targets[None], axis=2)
     assert (found == far.argmin(1)).all()
     assert distance == pytest.approx(far.min(1))
+
+
+def test_a_grouping_is_found_once_and_nobody_can_spoil_it() -> None:
+    """What differs in a value, a setting or the shape is another question."""
+    asked = []
+
+    @remembered
+    def group(table: Any, count: int = 2) -> np.ndarray:
+        asked.append(table.shape)
+        return np.arange(len(table)) % count
+
+    points = [[0.0, 1.0], [2.0, 3.0]]
+    group(points)[:] = 7
+    assert group(points).tolist() == [0, 1]
+    assert asked == [(2, 2)]
+    for other in (
+        lambda: group([[0.0, 1.0], [2.0, 3.5]]),
+        lambda: group(points, 1),
+        lambda: group(points, count=3),
+    ):
+        other()
+    group(np.reshape(points, (4, 1)))
+    assert len(asked) == 5
+    for number in range(KEPT):
+        group([[float(number)]])
+    group(points)
+    assert len(asked) == 6 + KEPT

@@ -41,14 +41,33 @@ def test_builds_what_the_annotations_want():
         ({"rate": 1, "note": 5}, "local.note: 5 is not text"),
         ({"rate": 1, "steps": 0}, "local.steps: 0 is not a whole number at least 1 or nothing"),
         ({"rate": 1, "steps": 2.5}, "local.steps: 2.5 is not a whole number at least 1 or nothing"),
-        ({"rate": 1, "widths": [3, 0]}, "local.widths: [3, 0] is not a list of whole number at least 1"),
-        ({"rate": 1, "table": [1]}, "local.table: [1] is not a "),
+        ({"rate": 1, "widths": [3, 0]}, "local.widths: [3, 0] is not a list of whole numbers at least 1"),
+        ({"rate": 1, "table": [1]}, "local.table: [1] is not a table"),
     ],
 )
 def test_mistakes_name_key_and_cure(table, sentence):
     with pytest.raises(UserError) as raised:
         build(Sample, table, "local")
     assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (tuple[int, ...], "a list of whole numbers"),
+        (tuple[float, ...], "a list of numbers"),
+        (tuple[str, ...], "a list of texts"),
+        (tuple[dict[str, Any], ...], "a list of tables"),
+        (tuple[int | str, ...], "a list of whole numbers or texts"),
+        (tuple[tuple[float, ...], ...], "a list of lists of numbers"),
+        (tuple[bool, ...], "a list of true or false"),
+        (tuple[Literal["a", "b"], ...], "a list of 'a' or 'b'"),
+    ],
+)
+def test_what_a_list_holds_is_told_of_several(hint, words):
+    with pytest.raises(UserError) as raised:
+        checked(3, hint, "key")
+    assert str(raised.value) == f"key: 3 is not {words}"
 
 
 def test_not_a_number_is_outside_every_range():

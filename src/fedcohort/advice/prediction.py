@@ -4,7 +4,8 @@ Federations are compared by what label counts tell of them (``COMPARED``), each 
 standard deviation over the table. The nearest ones are averaged, the nearer the heavier.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from fedcohort.advice.evidence import BASE, FEATURES, Evidence, features_of, shi
 from fedcohort.core.method import Method
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 NEAR = 12  # federations that count
 FEWEST = 3  # of them on which a method was tried, or nothing is said of it
@@ -22,14 +24,15 @@ SEVERAL = 3  # methods to tune where the table is no good judge of which is best
 INTERVAL = 0.1, 0.9  # of the gains on them
 COMPARED = ("emd_share", "held", "share", "samples")  # features by which federations are near each other
 MAGNITUDES = {"samples"}  # those that are compared by their logarithm
-WORDS = {  # of features, where they lie outside what was measured
-    "clients": "{:.0f} clients",
-    "classes": "{:.0f} classes",
-    "samples": "{:.0f} samples of a client",
-    "cohort": "{:.0f} clients a round",
-    "share": "{:.0%} of the clients a round",
-    "gini": "sizes with a Gini coefficient of {:.2f}",
+WORDS: dict[str, Callable[[float], str]] = {  # of features, where they lie outside what was measured
+    "clients": lambda value: counted(value, "client"),
+    "classes": lambda value: counted(value, "class"),
+    "samples": lambda value: f"{counted(value, 'sample')} of a client",
+    "cohort": lambda value: f"{counted(value, 'client')} a round",
+    "share": "{:.0%} of the clients a round".format,
+    "gini": "sizes with a Gini coefficient of {:.2f}".format,
 }
+NUMBER = re.compile(r"[\d.,]*\d%?")
 
 
 class Expected(NamedTuple):
@@ -189,16 +192,15 @@ def _outside(evidence: Evidence, features: Mapping[str, float], epsilon: float |
     """In which features a federation is unlike all that were measured."""
     measured = {name: evidence.features[:, place] for place, name in enumerate(FEATURES)}
     told = [
-        f"{words.format(features[name])}, and {_range(measured[name], words)} were measured"
+        f"{words(features[name])}, and {_range(measured[name], words)} were measured"
         for name, words in WORDS.items()
         if not 0.9 * measured[name].min() <= features[name] <= 1.1 * measured[name].max()
     ]
     if epsilon is not None and not evidence.epsilon.min() <= epsilon <= evidence.epsilon.max():
-        told.append(f"an epsilon of {epsilon:g}, and {_range(evidence.epsilon, '{:g}')} were measured")
+        told.append(f"an epsilon of {epsilon:g}, and {_range(evidence.epsilon, '{:g}'.format)} were measured")
     return told
 
 
-def _range(values: Array, words: str) -> str:
-    number = words[: words.index("}") + 1].rpartition(" ")[2]
-    low, high = number.format(values.min()), number.format(values.max())
+def _range(values: Array, words: Callable[[float], str]) -> str:
+    low, high = (re.findall(NUMBER, words(value))[0] for value in (values.min(), values.max()))
     return low if low == high else f"{low} to {high}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedcohort.diagnosis.assign import Joining
 from fedcohort.diagnosis.drift import Drift
+from fedcohort.util.words import counted
 
 NEAREST = 5  # groups shown of each newcomer unless all are asked for
 CLIENTS = 15  # drifting clients shown unless all are asked for
@@ -43,7 +44,7 @@ def _joining(joining: Joining, everything: bool) -> Iterator[RenderableType]:
             )
     left = 0 if everything else max(len(joining.groups) - NEAREST, 0)
     if left:
-        table.caption = f"and {left} groups farther away"
+        table.caption = f"and {counted(left, 'group')} farther away"
     yield table
     far = [client for client, is_far in zip(joining.clients, joining.far, strict=True) if is_far]
     if far:

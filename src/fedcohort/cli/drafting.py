@@ -23,6 +23,7 @@ from fedcohort.runs.method_catalogue import describe
 from fedcohort.runs.overrides import assign, override_all
 from fedcohort.util.errors import Mistakes, UserError
 from fedcohort.util.settings import build
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,11 +120,11 @@ def draft_of(asked: Asked) -> Draft:
     settings = _settings(choices, asked.changes)
     if isinstance(table.bins, int):  # clients that are elsewhere know no quantiles
         settings["data"]["bins"] = list(table.points(table.labels(rows)) or ())
+    lacking = frame.height - rows.height
     notes = {
         f"{asked.path} has no header: its columns are numbered": not table.header,
-        f"{frame.height - rows.height:,} rows lack a label or a client and are left out": rows.height
-        < frame.height,
-        f"{small:,} clients with fewer than {SMALLEST} rows are left out": small,
+        f"left out: {counted(lacking, 'row')} without a label or a client": lacking,
+        f"left out: {counted(small, 'client')} with fewer than {SMALLEST} rows": small,
         "dates may have the month first: write date_order = 'mdy' then": not sure,
     }
     told_notes = [note for note, holds in notes.items() if holds]

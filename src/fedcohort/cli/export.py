@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,7 +146,7 @@ def predict(
         raise UserError(f"cannot write {out} ({error.strerror}): choose another --out") from None
     unsure = sum(answer is None for answer in answers)
     told = f", {unsure} without a prediction, as none reaches {threshold:g}" if threshold else ""
-    print(f"{out}: {len(answers)} rows answered by the model for {safe_name(served.serves)}{told}")
+    print(f"{out}: {counted(len(answers), 'row')} answered by the model for {safe_name(served.serves)}{told}")
 
 
 def _identifier(data: "pl.DataFrame | np.ndarray", name: str, taken: list[str]) -> "pl.Series":

@@ -21,6 +21,7 @@ from fedcohort.runs.over_rounds import ACCURACY
 from fedcohort.runs.run import Callback, final_metrics
 from fedcohort.runs.schedule import Pace
 from fedcohort.runs.standings import Outcome
+from fedcohort.util.words import counted
 
 EVERY = 30.0  # seconds between the lines of one run
 
@@ -69,7 +70,7 @@ class Lines(_Expects):
         with self.lock:
             self.started[method, seed] = self.printed[method, seed] = self.clock()
             self.begun += 1
-            self._say(f"[{self.begun}{self.of}] {method}, seed {seed}: {rounds} rounds ...")
+            self._say(f"[{self.begun}{self.of}] {method}, seed {seed}: {counted(rounds, 'round')} ...")
         return _LineUpdate(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
 
     def _now_and_then(self, line: Line) -> None:
@@ -142,6 +143,10 @@ class _LineUpdate(Callback):
             looked_at = numbers.get(f"{VALIDATION}{ACCURACY}", numbers.get(ACCURACY, math.nan))
             self.line.curve = [*self.line.curve, looked_at]
             self.line.groups = numbers["groups"]
+
+    def close(self, state: State) -> None:
+        """Somebody else may go on with it later: the time until then is not of its rounds."""
+        self.line.pace.seen.clear()
 
 
 def megabytes() -> str:

@@ -12,6 +12,7 @@ import typer
 
 from fedcohort.cli.options import AsJson, Out, Quiet, seconds_of
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     from fedcohort.replication.replication import Replication
@@ -80,7 +81,7 @@ def replicate(
     left = _watched(asked, quiet, seconds, probe)
     print(json.dumps(table_json(asked))) if as_json else show_table(asked)
     if left and not as_json:
-        print(f"{left} runs are left: the same command goes on with them.", file=sys.stderr)
+        print(f"{counted(left, 'run')} left: the same command goes on.", file=sys.stderr)
 
 
 def _watched(asked: "Replication", quiet: bool, seconds: float = math.inf, probe: bool = False) -> int:

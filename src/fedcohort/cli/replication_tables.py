@@ -16,6 +16,7 @@ from fedcohort.replication.replication import Replication, stale
 from fedcohort.replication.results import Result
 from fedcohort.replication.verdicts import Judged, by_seed, interval, judge
 from fedcohort.runs.standings import deviation
+from fedcohort.util.words import counted
 
 
 def listing(asked: Replication) -> dict[str, Any]:
@@ -111,8 +112,8 @@ def show_table(asked: Replication) -> None:
         results.print(claims)
     if old := stale(folder):
         messages.print(
-            f"warning: {len(old)} lines of results.csv are of other settings than the experiment file has "
-            f"now, and are left out: {'; '.join(old[:3])}",
+            f"warning: {counted(len(old), 'line')} of results.csv left out, of other settings than the "
+            f"experiment file has now: {'; '.join(old[:3])}",
             markup=False,
         )
 

@@ -9,6 +9,7 @@ import typer
 
 from fedcohort.cli.options import AsJson, OnRay, Out, Quiet, Track, Trust, Yes, refuse_many
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 SHOWN = 20  # rankings, one for each condition; more are no overview
 
@@ -85,7 +86,7 @@ def run(
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)
             asked = asked if experiment else asked.running_on("")  # a directory does not say where
-            refuse_many(_runs(asked), yes)
+            refuse_many(asked.runs, yes)
             plan = extend(plan, asked)
         _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
@@ -98,13 +99,8 @@ def run(
     from fedcohort.runs.experiment import Experiment
 
     asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
-    refuse_many(_runs(asked), yes)
+    refuse_many(asked.runs, yes)
     _compare(asked, out, as_json, quiet)
-
-
-def _runs(experiment: "Experiment") -> int:
-    """How many it makes at most."""
-    return len(experiment.sweep) * len(experiment.seeds) * len(experiment.methods)
 
 
 def _seeds(text: str) -> list[int]:
@@ -166,7 +162,9 @@ def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json:
     for standings in ranked[:SHOWN]:
         show_ranking(standings, experiment.rounds, references)
     if len(ranked) > SHOWN:
-        results.print(f"... and {len(ranked) - SHOWN} conditions more: 'fedcohort table' shows them all")
+        results.print(
+            f"... and {counted(len(ranked) - SHOWN, 'condition')} more: 'fedcohort table' shows them all"
+        )
     results.print(SCOPES, style="dim")
 
 

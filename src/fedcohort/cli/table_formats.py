@@ -20,6 +20,7 @@ from fedcohort.runs.tabulate import Tabulated
 from fedcohort.stats.intervals import LEVEL
 from fedcohort.stats.paired import SEEDS
 from fedcohort.util.names import in_markdown, safe_name
+from fedcohort.util.words import counted
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
@@ -124,7 +125,7 @@ def caption(table: Tabulated) -> str:
     if table.over == "best":
         when = "in the best round, chosen by the test samples"
     elif table.over != "last":
-        when = f"mean of the last {table.over.partition(':')[2]} rounds"
+        when = f"mean of the last {counted(int(table.over.partition(':')[2]), 'round')}"
     seeds = f"mean ± standard deviation of {table.seeds} seeds" if table.seeds > 1 else "one seed"
     best = "; the best in bold" if any(cell.best for cell in table.cells) else ""
     return f"{table.metric}{UNITS.get(nature(table.metric)[1], '')}, {when} ({seeds}{best})"

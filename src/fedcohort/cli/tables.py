@@ -32,6 +32,7 @@ from fedcohort.runs.standings import (
     uneven,
     verdict,
 )
+from fedcohort.util.words import counted
 
 ROOM = 28  # characters of a terminal for the recall of every class
 
@@ -72,7 +73,7 @@ def leaderboard(standings: Sequence[Standing], rounds: int) -> Table:
     when = "Of" if standings[0].ranked_by.startswith(VALIDATION) else "After"
     spread = f"mean ± standard deviation of {seeds} seeds" if seeds > 1 else "one seed"
     shown, constant = columns(standings), baseline(standings)
-    table = _scores(f"{when} {rounds} rounds ({spread})", standings, shown, seeds > 1)
+    table = _scores(f"{when} {counted(rounds, 'round')} ({spread})", standings, shown, seeds > 1)
     if constant:
         numbers = [cell(constant.get(key, math.nan), 0.0, kind, False) for key, _, _, kind in shown]
         table.add_row(BASELINE, *(text.replace("–", "") for text in numbers), style="dim")

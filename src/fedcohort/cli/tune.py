@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fedcohort.cli.options import AsJson, Out, Quiet, Trust, Yes, refuse_many, seconds_of
+from fedcohort.util.budget import EACH, MOST
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def tune(
         list[str] | None, typer.Option("--set", help="Change a setting: --set rounds=30 (repeatable).")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Trials in all, shared evenly; without it 9 for each method.")
+        int | None, typer.Option(help=f"Trials in all, shared evenly; without it {EACH} for each method.")
     ] = None,
     per_method: Annotated[
         bool, typer.Option("--per-method", help="The budget is that of each method.")
@@ -74,7 +75,7 @@ def tune(
             raise UserError("name an experiment file, or a directory of tuning with --resume")
         asked = without_tuned(Experiment.read(experiment, overrides or []))
         trials = _trials(budget, per_method, limit, len(asked.methods))
-        refuse_many(len(asked.sweep) * len(asked.seeds) * len(asked.methods) * (trials or 1), yes)
+        refuse_many(asked.runs * (trials or 1), yes)
         tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
         if not (as_json or quiet):
             tell(notes(asked))
@@ -99,9 +100,6 @@ def tune(
 
 def _trials(budget: int | None, per_method: bool, limit: str | None, methods: int) -> int | None:
     """Of each method; None: as many as there is time for."""
-    from fedcohort.runs.halving import EACH
-    from fedcohort.runs.tuning_files import MOST
-
     if budget is None:
         return None if limit is not None else EACH
     if limit is not None:

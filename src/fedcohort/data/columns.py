@@ -16,6 +16,7 @@ from fedcohort.data.features import hash_texts
 from fedcohort.data.tables import COMMA, FILE, PLAIN, require
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import between
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,11 +31,15 @@ REMOVE = "remove those rows first"
 Missing = Literal["refuse", "mean", "median", "constant"]
 
 
-def _refuse_odd(column: "pl.Series") -> None:
-    """Parquet can hold lists, tables and bytes in a cell."""
+def is_odd(column: "pl.Series") -> bool:
+    """Whether cells are neither numbers nor words: Parquet can hold lists, tables and bytes."""
     import polars as pl
 
-    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration):
+    return column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration)
+
+
+def _refuse_odd(column: "pl.Series") -> None:
+    if is_odd(column):
         raise UserError(
             f"column '{column.name}' holds {column.dtype}, not numbers or words: convert it first"
         )
@@ -121,7 +126,7 @@ def client_column(frame: "pl.DataFrame", name: str | None, cure: str = REMOVE) -
 def _complete(frame: "pl.DataFrame", name: str, option: str, cure: str) -> "pl.Series":
     require(frame, name, option)
     if missing := frame[name].null_count():
-        raise UserError(f"{option} '{name}' is empty in {missing} rows: {cure}")
+        raise UserError(f"{option} '{name}' is empty in {counted(missing, 'row')}: {cure}")
     return frame[name]
 
 
@@ -192,7 +197,8 @@ class Column:
     def _refuse_odd(self, numbers: np.ndarray) -> None:
         if infinite := int(np.isinf(numbers).sum()):
             raise UserError(
-                f"column '{self.name}' has {infinite} infinite values: remove those rows or the column"
+                f"column '{self.name}' has {counted(infinite, 'infinite value')}: remove such rows, or the "
+                "column"
             )
         if (largest := np.abs(numbers).max(where=~np.isnan(numbers), initial=0)) > LARGEST:
             raise UserError(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedcohort.data.scaling import Gaps
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ class Dataset:
             )
         odd = torch.isinf if self.gaps != "none" else lambda values: ~torch.isfinite(values)
         if not torch.isfinite(x.sum()) and (bad := int(odd(x).sum())):
-            raise UserError(f"{bad} values of the {what} set are NaN or infinite: fill or remove them first")
+            raise UserError(
+                f"the {what} set has {counted(bad, 'NaN or infinite value')}: fill or remove them first"
+            )
         low, high = int(y.min()), int(y.max())
         if low < 0 or high >= len(self.classes):
             raise UserError(

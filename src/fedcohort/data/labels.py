@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import counted
 
 LARGEST = 2**53  # beyond it floats skip whole numbers
 MANY = 1000  # more classes than this: the column is something else
@@ -33,7 +34,9 @@ def encode_labels(
         both = np.char.decode(both, "utf-8", "replace")
     if both.dtype.kind == "f":
         if not np.isfinite(both).all():
-            raise UserError(f"{int((~np.isfinite(both)).sum())} labels are missing: remove those rows first")
+            raise UserError(
+                f"labels are missing in {counted((~np.isfinite(both)).sum(), 'row')}: remove such rows first"
+            )
         whole = not (both % 1).any()
         if not (whole or fractions):
             raise UserError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from fedcohort.data.columns import LEVELS, NAME, NEARLY_ALL, PLAIN, as_names, as_numbers
+from fedcohort.data.columns import LEVELS, NAME, NEARLY_ALL, PLAIN, as_names, as_numbers, is_odd
 from fedcohort.data.dates import Order, as_dates, date_numbers, in_doubt
 from fedcohort.data.tables import COMMA, FILE
 
@@ -95,7 +95,7 @@ def look(column: "pl.Series", order: Order = "ymd") -> Seen:
     """What a column is by itself."""
     import polars as pl
 
-    if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Duration, pl.Time):
+    if is_odd(column) or column.dtype == pl.Time:
         return Seen(column.name, "unclear", f"neither numbers nor words, but {column.dtype}")
     known = column.drop_nulls()
     seen = Seen(column.name, "empty", "no cell is filled", known.n_unique(), column.null_count())

@@ -10,6 +10,7 @@ from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.stats.intervals import of_share
 from fedcohort.util.names import in_markdown, safe_name
+from fedcohort.util.words import counted
 
 SHOWN = 50  # columns and classes that are listed
 LONGEST = 200  # characters of what others named
@@ -111,7 +112,11 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
 
 def _when(run: FinishedRun) -> str:
     chosen, rounds = (read_result(run.directory) or {}).get(CHOSEN), run.settings.rounds
-    return f"{rounds} rounds" if chosen is None else f"round {chosen:.0f} of {rounds}, by validation samples"
+    return (
+        counted(rounds, "round")
+        if chosen is None
+        else f"round {chosen:.0f} of {rounds}, by validation samples"
+    )
 
 
 def _pooled(rows: Iterable[Row]) -> tuple[int, int]:

@@ -190,5 +190,5 @@ def _in_words(whose: Whose, roster: Revealed, clients: tuple[int, ...]) -> str:
     if whose.client is not None:
         return f"client {whose.client}"
     if len(clients) == roster.num_clients:
-        return f"all {len(clients)} clients"
+        return "the only client" if len(clients) == 1 else f"all {len(clients)} clients"
     return f"group {whose.group} ({len(clients)} of {roster.num_clients} clients)"

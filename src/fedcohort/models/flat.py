@@ -42,9 +42,14 @@ class Flat:
             self.module = build()
         fixed = [torch.full((p.numel(),), not p.requires_grad) for p in self.module.parameters()]
         self.frozen = torch.cat(fixed) if any(part.any() for part in fixed) else None  # [P] stays as it is
-        self.module.requires_grad_(True)  # all have a gradient; whether it is used is another question
+        self.module.train().requires_grad_(True)  # all have a gradient; whether it is used is another question
         self._params = _Layout([(name, p.shape) for name, p in self.module.named_parameters()])
         self._buffers = _Layout([(name, b.shape) for name, b in self.module.named_buffers()])
+        named = (
+            *self.module.named_parameters(remove_duplicate=False),
+            *self.module.named_buffers(remove_duplicate=False),
+        )
+        self._tied = len(named) > len(self._params.names) + len(self._buffers.names)  # some have two names
         self.num_params, self.num_buffers = self._params.total, self._buffers.total
         counters = [torch.full((b.numel(),), not b.is_floating_point()) for b in self.module.buffers()]
         self.counters = torch.cat(counters) if counters else torch.zeros(0, dtype=torch.bool)
@@ -85,9 +90,10 @@ class Flat:
 
     def logits(self, weights: Weights, x: Tensor, training: bool = False) -> Tensor:
         """The network's output. In training, BatchNorm updates ``weights.buffers`` in place."""
-        self.module.train(training)
+        if self.module.training != training:  # with all its layers: nobody else changes them
+            self.module.train(training)
         tensors = {**self._params.view(weights.params), **self._statistics(weights.buffers)}
-        return functional_call(self.module, tensors, (x,))
+        return functional_call(self.module, tensors, (x,), tie_weights=self._tied)
 
     def _statistics(self, vector: Tensor) -> dict[str, Tensor]:
         """The buffers inside the vector; position numbers, masks and the like as what they are."""

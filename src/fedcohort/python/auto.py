@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.halving import EACH
 from fedcohort.runs.sweep import Sweep
+from fedcohort.util.budget import EACH
 from fedcohort.util.cpu import one_thread
 
 

@@ -26,10 +26,11 @@ from fedcohort.models import flat_model
 from fedcohort.presets import read_method
 from fedcohort.runs.auto import advice_for, wish_of
 from fedcohort.runs.experiment import HELD_OUT
-from fedcohort.runs.halving import EACH, JUDGED_ON, Halving, Trial, late_score
+from fedcohort.runs.halving import JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.run import Evaluation, run
 from fedcohort.runs.search import LR, Search, space_of
 from fedcohort.runs.sweep import with_settings
+from fedcohort.util.budget import EACH
 from fedcohort.util.cpu import one_thread
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from fedcohort.replication.folders import Cell
 from fedcohort.runs.comparison import Job, StoppedError, Watcher, run_job
-from fedcohort.runs.schedule import Schedule, Timed
+from fedcohort.runs.schedule import Paces, Schedule, Timed
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.files import fields, read_json
 from fedcohort.util.settings import between
@@ -37,8 +37,9 @@ class InOrder(Schedule):
 
     @property
     def waiting(self) -> list[Job]:
+        paces = self._paces()
         for job in list(self._waiting):
-            if self.clock() + self._left(job) > self.deadline:
+            if self.clock() + self._left(job, paces) > self.deadline:
                 self._waiting.remove(job)
                 self.given_up.append(job)
         return self._waiting
@@ -50,14 +51,15 @@ class InOrder(Schedule):
     def _first(self) -> Job:
         return self.waiting[0]
 
-    def _left(self, job: Job) -> float:
+    def _alike(self, job: Job) -> tuple[tuple[str, ...], ...]:
+        return ("kind", job.title), *super()._alike(job)
+
+    def _pace(self, job: Job, paces: Paces) -> float:
         """By runs of the same kind that were seen here or, before there are any, by a probe: it had all cores
         to itself."""
-        seen = [each.seconds_per_round for each in self.begun.values() if each.job.title == job.title]
-        seen = [seconds for seconds in seen if not math.isnan(seconds)]
-        per_round = sum(seen) / len(seen) if seen else self.costs.get(job.title, math.nan) * self.size
-        done = self.begun[job.key].done if job.key in self.begun else 0
-        return super()._left(job) if math.isnan(per_round) else (job.experiment.rounds - done) * per_round
+        probed = self.costs.get(job.title, math.nan) * self.size
+        seen = self._alike(job)[0] in paces
+        return super()._pace(job, paces) if seen or math.isnan(probed) else probed
 
 
 def probe(job: Job, watcher: Watcher) -> float:

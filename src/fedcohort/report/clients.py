@@ -28,6 +28,7 @@ from fedcohort.report.style import figure, plain_each, thinned
 from fedcohort.runs.run import chosen_state
 from fedcohort.stats.label_distances import Array, hellinger_points
 from fedcohort.util import checkpoint
+from fedcohort.util.words import counted
 
 COLUMNS = 125  # most columns of a participation chart
 HOVER = 38  # characters of the page about a client on a map, its place included
@@ -100,7 +101,7 @@ def _interaction_card(run: Run) -> Card | None:
 
 def _map(points: Array, run: Run, size: Array, shown: np.ndarray) -> Any:
     served = ["accuracy unknown" if np.isnan(a) else f"{a:.0%} right" for a in run.accuracy]
-    about = [f"{text}, {count} rounds" for count, text in zip(run.trained, served, strict=True)]
+    about = [f"{text}, {counted(count, 'round')}" for count, text in zip(run.trained, served, strict=True)]
     names, about = [run.clients[k] for k in shown], [about[k] for k in shown]
     return client_map(points[shown], names, run.group[shown], size[shown], about)
 

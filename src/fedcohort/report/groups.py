@@ -8,6 +8,7 @@ import numpy as np
 from fedcohort.report.evidence import Ints, Run
 from fedcohort.report.page import Card
 from fedcohort.report.style import COLOURS, INK, figure, mark, plain, small, thinned
+from fedcohort.util.words import counted
 
 ROOM = 0.12  # of the width of the tree: enough for words about a group beside its number
 LINE = 400  # points of a line, at most
@@ -127,7 +128,7 @@ def _tree_card(run: Run, origins: Sequence[Origin]) -> Card:
         if parent is not None:
             wide[parent] += wide[group]
     roomy = {group: bool(wide[group] >= ROOM * wide.max()) for group in numbers}
-    said = [f"{members[group]} clients<br>round {seen}" for group, _, seen in origins]
+    said = [f"{counted(members[group], 'client')}<br>round {seen}" for group, _, seen in origins]
     tree = go.Icicle(
         ids=[str(group) for group in numbers],
         labels=[f"group {group}" if roomy[group] else f"{group}" for group in numbers],

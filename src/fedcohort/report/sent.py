@@ -7,6 +7,7 @@ import numpy as np
 from fedcohort.core.profile import Privacy
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
+from fedcohort.util.words import counted
 
 UPDATES = ("training", "update")  # the messages that carry what a client learnt
 LISTED = 50
@@ -114,7 +115,7 @@ def _busiest(run: Run) -> str:
     if not len(run.visits) or run.about.silent:
         return "–"
     most = int(run.trained.argmax())
-    return f"{run.clients[most]}, {run.trained[most]} rounds"
+    return f"{run.clients[most]}, {counted(run.trained[most], 'round')}"
 
 
 def _mean(runs: Sequence[Run], key: str) -> float:

@@ -10,6 +10,7 @@ from fedcohort.report.page import Card, Led, Table
 from fedcohort.report.service import Service, worst_tenth
 from fedcohort.stats.intervals import of_share
 from fedcohort.stats.label_distances import pooled, proportions
+from fedcohort.util.words import counted
 
 TOLD = 4  # clients about whom there is a paragraph
 LISTED = 15
@@ -113,7 +114,7 @@ def _reasons(service: Service, client: int) -> list[str]:
             reasons.append(f"No other group suits its labels clearly better than group {run.group[client]}.")
     if service.rarely(client):
         usual = np.median(run.trained)
-        reasons.append(f"It trained in {run.trained[client]} rounds only (median {usual:.0f}).")
+        reasons.append(f"It trained in {counted(run.trained[client], 'round')} only (median {usual:.0f}).")
     return reasons
 
 

@@ -10,6 +10,7 @@ from fedcohort.report.style import COLOURS, figure, plain
 from fedcohort.runs.halving import Trial
 from fedcohort.runs.search import LR
 from fedcohort.runs.tuning import Tuning
+from fedcohort.util.words import counted
 
 PAGE = "tuned.html"
 
@@ -55,7 +56,7 @@ def _card(title: str, key: str, trials: Sequence[Trial], tuning: Tuning) -> Card
                 x=[own[key] for own in values],
                 y=[trial.score for trial in some],
                 mode="markers",
-                name=f"given up after {rounds} rounds" if rounds < halving.length else f"{rounds} rounds",
+                name=f"{'given up after ' * (rounds < halving.length)}{counted(rounds, 'round')}",
                 marker={
                     "color": colour,
                     "size": 10,

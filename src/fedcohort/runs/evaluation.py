@@ -7,6 +7,7 @@ from fedcohort.core.engine import Samples
 from fedcohort.core.evaluate import VALIDATION
 from fedcohort.core.method import Method
 from fedcohort.core.task import Task
+from fedcohort.data import Federation
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import at_least, between
 
@@ -73,6 +74,14 @@ class Evaluation:
         """The number by which methods are ranked, and rounds chosen."""
         return on_samples(self.on, self.metric)
 
+    @property
+    def untold(self) -> UserError:
+        """Where clients keep their labels for themselves."""
+        return UserError(
+            f"evaluate.metric: clients do not tell what {self.metric} needs, their labels: use "
+            "global.accuracy"
+        )
+
     def check(self, method: Method, task: Task) -> None:
         """Raises UserError if the clients of this task have no such number."""
         classes, privacy = task.federation.num_classes, method.privacy(task.privacy)
@@ -86,6 +95,9 @@ class Evaluation:
                 f"evaluate.metric: {self.metric} needs labels of test samples, which nobody tells with "
                 "privacy.counts = 'withheld': use global.accuracy or personal.accuracy"
             )
+        elsewhere = not isinstance(task.federation, Federation)
+        if self.metric.endswith(BY_CLASS) and elsewhere and privacy.counts != "exact":
+            raise self.untold
         if self.on == "validation" and method.everything:
             raise UserError(
                 f"evaluate.on: {method.title} trains on validation samples too, which can then choose "

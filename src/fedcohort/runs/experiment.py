@@ -37,7 +37,7 @@ from fedcohort.runs.evaluation import OVER_ROUNDS, Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, changed, override_all
 from fedcohort.runs.stored import ROUNDS, is_written
-from fedcohort.runs.sweep import OF_METHODS, Point, Sweep, value_of_part, with_settings
+from fedcohort.runs.sweep import MOST, OF_METHODS, Point, Sweep, value_of_part, with_settings
 from fedcohort.runs.trackers import Tracker, parse_trackers, read_trackers, write_trackers
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
@@ -254,6 +254,14 @@ class Experiment:
                 if not key.startswith(OF_METHODS):
                     assign(table, key, value, f"sweep: {key}")
             yield point, Experiment.of(table, self.name).with_methods(with_settings(self.methods, point))
+
+    @property
+    def runs(self) -> int:
+        """How many it makes, at most: what is the same under several conditions is run once."""
+        runs = len(self.sweep) * len(self.seeds) * len(self.methods)
+        if runs > MOST:
+            raise UserError(f"these are {runs:,} runs, and a comparison has at most {MOST:,}: ask for fewer")
+        return runs
 
     @property
     def dataset(self) -> Dataset:

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from fedcohort.stats.metrics import surpasses
+from fedcohort.util.words import counted
 
 Runs = Mapping[int, Mapping[str, float]]  # the last numbers of a method's runs, by their seeds
 NAMED = "global.named["  # before the name of a class
@@ -102,7 +103,7 @@ def _never(method: str, runs: Runs) -> Finding | None:
         return None
     seeds = tuple(seed for seed in runs if any(seed in own for own in found.values()))
     listed = ", ".join(f"'{name}'" for name in list(found)[:LISTED])
-    more = f" and {len(found) - LISTED} classes more" if len(found) > LISTED else ""
+    more = f" and {counted(len(found) - LISTED, 'class')} more" if len(found) > LISTED else ""
     cure = "try class weights (balanced), and rank by evaluate.metric = 'global.balanced_accuracy'"
     return Finding("never", method, seeds, f"never answers {listed}{more}{_with(seeds, runs)}", cure)
 

@@ -15,7 +15,6 @@ from fedcohort.runs.sweep import Point
 
 JUDGED_ON = 0.2  # of the training rows, held out for it
 NONE = -1e9  # the score of what is no number
-EACH = 9  # trials of a method, unless somebody says
 THIRD = 3  # of as many trials, one goes on
 LOOKS = 12  # evaluations of a trial that goes to the end
 AT_A_TIME = 3  # trials of a method that are begun together, where time is what ends the search

@@ -24,7 +24,6 @@ from fedcohort.presets import read_method
 from fedcohort.runs.evaluation import CHOSEN, Evaluation, on_samples
 from fedcohort.runs.over_rounds import ACCURACY, diverged, run_rows, smoothed_row
 from fedcohort.stats.metrics import surpasses
-from fedcohort.util.errors import UserError
 
 PER_ROUND = "clients_per_round"
 CHOOSING = (VALIDATION, "grouping")  # scopes of which the chosen round counts, and not the last
@@ -177,10 +176,7 @@ class _Measures:
         if wanted.smooth is not None:
             rows.append(smoothed_row(self._so_far(ACCURACY, rows), wanted.smooth))
         if wanted.ranked_by not in final_metrics(rows) and wanted.on == "validation":
-            raise UserError(
-                f"evaluate.metric: clients do not tell what {wanted.metric} needs, their labels: use "
-                "global.accuracy"
-            )
+            raise wanted.untold
         self.last = state.round, rows, of_each
         return rows if self._regular(state) else []
 

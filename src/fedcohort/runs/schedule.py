@@ -7,7 +7,7 @@ of the same method, and methods that nobody has seen go before all others.
 import heapq
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedcohort.runs.standings import Outcome
 
 Key = tuple[str, int]  # title and seed of a run
+Paces = Mapping[tuple[str, ...], float]  # seconds of a round, by what runs have in common
 
 
 @dataclass
@@ -69,8 +70,8 @@ class _Begun:
     def seconds_per_round(self) -> float:
         """NaN until it is known; of a run of a single round it is only at its end."""
         known, rounds = self.pace.seconds_per_round, self.job.experiment.rounds
-        if math.isnan(known) and self.done == rounds:
-            return (self.pace.seen[-1][0] - self.since) / rounds
+        if self.done == rounds == 1:
+            return self.pace.seen[-1][0] - self.since
         return known
 
 
@@ -93,8 +94,8 @@ class Schedule:
 
     def _first(self) -> "Job":
         """Of those that wait one of a method that nobody has seen, or else the longest."""
-        seen = {begun.job.method.title for begun in self.begun.values()}
-        return max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job)))
+        seen, paces = {begun.job.method.title for begun in self.begun.values()}, self._paces()
+        return max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job, paces)))
 
     def again(self, job: "Job") -> None:
         """Somebody else has to go on with it."""
@@ -108,28 +109,36 @@ class Schedule:
     @property
     def seconds_left(self) -> float:
         """Until all are complete; NaN until anything is known."""
-        if math.isnan(self._per_round("")):
+        if not (paces := self._paces()):
             return math.nan
-        waiting = {job.key for job in self.waiting}
-        at_work = sorted(self._left(begun.job) for run, begun in self.begun.items() if run not in waiting)
+        waiting = {job.key: self._left(job, paces) for job in self.waiting}
+        going = [begun.job for run, begun in self.begun.items() if run not in waiting]
+        at_work = sorted(self._left(job, paces) for job in going)
         ends = ([0.0] * self.size + at_work)[-self.size :]  # those before have ended
-        for seconds in sorted(map(self._left, self.waiting), reverse=True):
+        for seconds in sorted(waiting.values(), reverse=True):
             heapq.heapreplace(ends, ends[0] + seconds)
         return max(ends)
 
-    def _left(self, job: "Job") -> float:
+    def _left(self, job: "Job", paces: Paces) -> float:
         """What a run will still take; 0 where nobody can tell."""
         done = self.begun[job.key].done if job.key in self.begun else 0
-        per_round = self._per_round(job.method.title)
-        return 0.0 if math.isnan(per_round) else (job.experiment.rounds - done) * per_round
+        return (job.experiment.rounds - done) * self._pace(job, paces)
 
-    def _per_round(self, method: str) -> float:
-        """Of a method's runs so far; before there are any, of all runs."""
-        known = {run: begun.seconds_per_round for run, begun in self.begun.items()}
-        known = {run: seconds for run, seconds in known.items() if not math.isnan(seconds)}
-        own = [known[run] for run in known if self.begun[run].job.method.title == method]
-        several = own or list(known.values())
-        return sum(several) / len(several) if several else math.nan
+    def _pace(self, job: "Job", paces: Paces) -> float:
+        return next((paces[alike] for alike in self._alike(job) if alike in paces), 0.0)
+
+    def _alike(self, job: "Job") -> tuple[tuple[str, ...], ...]:
+        """By whose runs its pace is judged: its method's and, before there are any, all."""
+        return ("method", job.method.title), ()
+
+    def _paces(self) -> Paces:
+        """Of what was seen so far; each run is looked at once, however many there are."""
+        known: dict[tuple[str, ...], list[float]] = {}
+        for begun in self.begun.values():
+            if not math.isnan(seconds := begun.seconds_per_round):
+                for alike in self._alike(begun.job):
+                    known.setdefault(alike, []).append(seconds)
+        return {alike: sum(several) / len(several) for alike, several in known.items()}
 
 
 class Timed:

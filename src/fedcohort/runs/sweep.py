@@ -31,7 +31,8 @@ ELSEWHERE = {  # what is not swept, and what does it instead
     "track": "it changes no result",
     "run": "it changes no result",
 }
-MOST = 10_000  # values of a setting, and combinations in all
+VALUES = 10_000  # of a setting, at most
+MOST = 100_000  # runs of a comparison, and so combinations of values
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ def _listed(key: str, values: Any) -> tuple[Any, ...]:
         raise UserError(f"sweep: {key} = {values!r:.100} is not a list: write {key} = [{values!r:.100}]")
     if not values:
         raise UserError(f"sweep: the list of {key} is empty, give at least one value")
-    if len(values) > MOST:
-        raise UserError(f"sweep: {key} has {len(values):,} values, give at most {MOST:,}")
+    if len(values) > VALUES:
+        raise UserError(f"sweep: {key} has {len(values):,} values, give at most {VALUES:,}")
     twice = [value for place, value in enumerate(values) if _holds(values[:place], value, key)]
     if twice:
         raise UserError(f"sweep: {key} has {twice[0]!r:.100} twice, list it once")

@@ -18,6 +18,7 @@ from fedcohort.runs.stored import RunDir, read_result, runs_in
 from fedcohort.stats.paired import Paired
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
+from fedcohort.util.words import counted
 
 SEED = "seed"
 CELLS = 10_000
@@ -83,7 +84,7 @@ def tabulate(
     if against is not None:
         cells = tested(cells, against, [*rows, *columns])
     cells = with_best(cells, nature(metric)[0], METHOD in (*rows, *columns))
-    notes += _fewer(cells) + _tuned(lines, conditions)
+    notes += _shorter(runs, over) + _fewer(cells) + _tuned(lines, conditions)
     return Tabulated(metric, over, list(rows), list(columns), cells, against, notes)
 
 
@@ -115,6 +116,13 @@ def _over(over: str, metric: str) -> Callable[[RunDir], float]:
         return curve.best() if more else -Curve(curve.rounds, -curve.values).best()
 
     return value
+
+
+def _shorter(runs: Sequence[RunDir], over: str) -> list[str]:
+    """A note where runs have fewer rounds than the mean is said to be of."""
+    asked = int(over.partition(":")[2] or 0)
+    few = sorted({run.settings.rounds for run in runs if run.settings.rounds < asked})
+    return [f"of runs of fewer than {asked} rounds ({', '.join(map(str, few))}), all count"] if few else []
 
 
 def _complete(directories: Sequence[Path]) -> tuple[list[RunDir], list[str]]:
@@ -249,7 +257,7 @@ def _fewer(cells: Sequence[Cell]) -> list[str]:
         f"{in_words(cell.settings)} ({', '.join(str(seed) for seed, _ in cell.values) or 'none'})"
         for cell in few[:NAMED]
     ]
-    more = f" and {len(few) - NAMED} cells more" if len(few) > NAMED else ""
+    more = f" and {counted(len(few) - NAMED, 'cell')} more" if len(few) > NAMED else ""
     return [f"fewer than {most} seeds: {'; '.join(named)}{more}"]
 
 

@@ -12,6 +12,7 @@ from fedcohort.runs.halving import Halving, Trial
 from fedcohort.runs.recorder import disk_mistakes, new_directory
 from fedcohort.runs.search import SAMPLERS, space_of
 from fedcohort.runs.tuning import Tuning
+from fedcohort.util.budget import MOST
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged, fields, read_toml
@@ -19,7 +20,7 @@ from fedcohort.util.settings import above, at_most, between
 from fedcohort.util.user_code import own_code_in, refuse_unknown_code
 
 BEGUN, BEST = "tune.toml", "best.toml"
-MOST, LONGEST = 10_000, 1e9  # trials of a method, and seconds
+LONGEST = 1e9  # seconds
 ABOUT = {
     "sampler": Literal["random", "grid", "optuna"],
     "trials": Annotated[int, between(1, MOST)] | None,

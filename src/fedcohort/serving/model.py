@@ -30,6 +30,7 @@ from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import LARGE, damaged, fields, read_bytes, read_json
 from fedcohort.util.settings import build
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,7 +91,9 @@ class ServedModel(nn.Module):
         self.eval()
         out = torch.cat([self(x).double().softmax(1) for x in self._examples(rows)])
         if odd := int((~out.isfinite()).any(1).sum()):
-            raise UserError(f"{odd} rows hold numbers too far from those of training: correct them")
+            raise UserError(
+                f"numbers in {counted(odd, 'row')} are too far from those of training: correct them"
+            )
         return out.numpy()
 
     def _examples(self, rows: "pl.DataFrame | np.ndarray") -> Iterator[Tensor]:

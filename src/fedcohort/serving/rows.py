@@ -13,6 +13,7 @@ from fedcohort.data.preparation import Preparation
 from fedcohort.data.tables import FILE, read_table
 from fedcohort.data.unpack import read_arrays
 from fedcohort.util.errors import Mistakes, UserError
+from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,7 +55,9 @@ def check_rows(rows: "pl.DataFrame | np.ndarray", preparation: Preparation) -> N
         raise UserError("there are no rows to answer: give at least one")
     if isinstance(rows, np.ndarray):
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-            raise UserError(f"{int((~np.isfinite(rows)).sum())} values are NaN or infinite: correct them")
+            raise UserError(
+                f"the rows hold {counted((~np.isfinite(rows)).sum(), 'NaN or infinite value')}: correct them"
+            )
         return
     if lacking := [name for name in preparation.reads if name not in rows.columns]:
         named = ", ".join(f"'{name}'" for name in lacking)

@@ -30,7 +30,7 @@ def _tiny_federation(seed: int, clients: int) -> Federation:
 def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
     """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
     federation = _tiny_federation(seed, clients)
-    given = {"local": Local(lr=0.2, epochs=2, batch=16), "cohort": 4, "seed": seed, **conditions}
+    given = {"local": Local(lr=0.2, epochs=2, batch=24), "cohort": 4, "seed": seed, **conditions}
     return Task.of(federation, "mlp", {"widths": [8]}, **given)
 
 

@@ -217,21 +217,23 @@ def _unwrap(hint: Any) -> tuple[Any, list[Limit]]:
     return hint, []
 
 
-def _describe(hint: Any) -> str:
+def _describe(hint: Any, several: bool = False) -> str:
+    """What fits, in words: one, or ``several`` in a list."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         limits = " and ".join(limit.text for limit in args[1:] if isinstance(limit, Limit))
-        return f"{_describe(args[0])} {limits}".strip()
+        return f"{_describe(args[0], several)} {limits}".strip()
     if origin in (Union, types.UnionType):
-        return " or ".join(_describe(option) for option in args)
+        return " or ".join(_describe(option, several) for option in args)
     if origin is Literal:
         return " or ".join(repr(option) for option in args)
+    ending = "s" if several else ""
     if origin is tuple:
-        return f"list of {_describe(args[0])}"
-    if hint is type(None):
-        return "nothing"
-    names = {float: "number", int: "whole number", bool: "true or false", str: "text", dict: "table"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+        return f"list{ending} of {_describe(args[0], several=True)}"
+    names = {float: "number", int: "whole number", str: "text", dict: "table"}
+    if (name := names.get(origin or hint)) is not None:
+        return name + ending
+    return {type(None): "nothing", bool: "true or false"}.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def _article(words: str) -> str:

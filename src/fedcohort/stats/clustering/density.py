@@ -4,10 +4,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcohort.stats.clustering.labels import Labels, Metric, nearest, relabel, reproducible, some_rows
+from fedcohort.stats.clustering.remembered import remembered
 
 EXACT = 3000  # beyond this many points OPTICS runs on a sample, and the others join their nearest neighbour
 
 
+@remembered
 def optics_groups(
     points: ArrayLike,
     min_samples: int = 2,

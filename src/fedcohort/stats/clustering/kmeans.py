@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcohort.stats.clustering.labels import Labels, nearest, relabel, reproducible, some_rows, state
+from fedcohort.stats.clustering.remembered import remembered
 from fedcohort.stats.metrics import weighted_silhouette
 
 SAMPLE = 2000  # beyond this many distinct points the silhouette is the mean over a fixed sample of them
@@ -57,6 +58,7 @@ def capped_groups(features: ArrayLike, groups: int, most: int, seed: int) -> Lab
     return labels
 
 
+@remembered
 def kmeans_by_silhouette(
     features: ArrayLike,
     max_groups: int | None,
