@@ -12,7 +12,7 @@ from fedcohort.core.task import Task
 from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.engines import chain, lowrank, torchscript
-from fedcohort.engines.chain import Chain
+from fedcohort.engines.chain import Chain, Norm, Tail
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Flat
@@ -66,14 +66,21 @@ def compare(build, text, local):
     "layers",
     [
         [nn.Flatten(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 2)],
-        [nn.Flatten(), nn.Linear(12, 8), nn.Dropout(), nn.Linear(8, 2)],
+        [nn.Flatten(), nn.Linear(12, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 2)],
+        [nn.Flatten(), nn.Dropout(), nn.Linear(12, 2)],
+        [nn.Flatten(), nn.Linear(12, 2), nn.BatchNorm1d(2)],
         [nn.Flatten(), nn.Linear(12, 2, bias=False)],
-        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, affine=False), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, momentum=None), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Conv2d(1, 2, 3), nn.Flatten(), nn.BatchNorm1d(8), nn.Linear(8, 2)],
         [nn.Conv2d(1, 2, 3), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(8, 2)],
         [nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(8, 2)],
         [nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(8, 2)],
         [nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Linear(6, 2)],
         [nn.Conv2d(1, 2, 3)],
+        [nn.Conv2d(1, 2, 3), nn.Flatten()],
         [nn.Linear(4, 4), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)],
         [nn.Linear(4, 8), nn.ReLU(), nn.Flatten(), nn.Linear(24, 2)],  # the same for each of three moments
         [nn.utils.spectral_norm(nn.Linear(12, 8)), nn.ReLU(), nn.Linear(8, 2)],
@@ -81,6 +88,23 @@ def compare(build, text, local):
 )
 def test_other_networks_are_left_to_autograd(layers):
     assert Chain.of(Flat(lambda: nn.Sequential(*layers))) is None
+
+
+def test_batch_norm_and_dropout_are_for_compiled_kernels_alone():
+    layers = [
+        nn.Linear(12, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Dropout(0.25),
+        nn.Linear(8, 2),
+        nn.Dropout(0),
+    ]
+    found = Chain.of(Flat(lambda: nn.Sequential(*layers)))
+    assert found is not None
+    assert not found.is_plain
+    assert not found.is_linear
+    assert found.layers[0].tail == Tail(Norm(0, 1e-5, 0.1), cuts=True, drops=0.25)
+    assert found.layers[1].tail is None
 
 
 def test_a_layer_in_two_places_is_left_to_autograd():

@@ -1,6 +1,15 @@
-"""Compiled kernels take the steps that autograd takes, with vectors of either width."""
+"""Compiled kernels take the steps that autograd takes, with vectors of either width.
 
-from functools import cache
+The judge is autograd in double precision. BatchNorm can make so much of a rounding that two ways to add are
+soon apart, PyTorch's as far from the truth as ours. There the first step has to be near to it, and later
+ones must not be further from it than PyTorch's: the median over some starts, because in a single one either
+may be a thousand times nearer by chance.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, lru_cache
+from statistics import median
 
 import pytest
 import torch
@@ -11,16 +20,21 @@ from fedcohort.core.profile import Local
 from fedcohort.core.records import Anchor, LogitMap, View
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Job, by_autograd, prepare
+from fedcohort.core.state import pack
 from fedcohort.core.task import Task
-from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.augment import Augment
 from fedcohort.data.partition import partitioner
 from fedcohort.engines import vector
 from fedcohort.engines.chain import Chain
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.reference import ReferenceEngine
+from fedcohort.engines.vector import language, machine
 from fedcohort.engines.vector.program import Program
+from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.testing import play
+from fedcohort.testing.precise import precise, taken
 
 CLASSES = 5
 NETWORKS = {  # each with images of (channels, height, width)
@@ -41,13 +55,34 @@ NETWORKS = {  # each with images of (channels, height, width)
     "dense": ((2, 5, 7), lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(70, 30), nn.ReLU(), nn.Linear(30, 13), nn.Linear(13, CLASSES),
     )),
+    # BatchNorm between ReLU and pooling, before both and behind both; odd sides; of images and of vectors.
+    # Few samples have few different numbers, so what their deviations are divided by is kept from zero.
+    "normed": ((2, 11, 13), lambda: nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.Dropout(0.3),
+        nn.Conv2d(5, 18, 2, padding=1), nn.BatchNorm2d(18, momentum=0.3), nn.ReLU(), nn.Flatten(),
+        nn.Linear(18 * 6 * 7, 14), nn.ReLU(), nn.BatchNorm1d(14, eps=0.1), nn.Dropout(0.5),
+        nn.Linear(14, CLASSES),
+    )),
+    "normed, then pooled": ((1, 10, 12), lambda: nn.Sequential(
+        nn.Conv2d(1, 9, 3), nn.BatchNorm2d(9), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(9, 6, 1), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(6, eps=0.1), nn.Flatten(),
+        nn.Linear(24, 20), nn.ReLU(), nn.BatchNorm1d(20, eps=0.1), nn.Linear(20, CLASSES),
+    )),
+    "dropped": ((1, 9, 8), lambda: nn.Sequential(
+        nn.Conv2d(1, 10, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2),
+        nn.Conv2d(10, 7, 2), nn.Dropout(0.4), nn.Flatten(),
+        nn.Linear(28, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, CLASSES),
+    )),
 }  # fmt: skip
 OPTIMISERS = {
-    "sgd": Local(lr=0.05, batch=7, weight_decay=0.01),
-    "momentum": Local(lr=0.05, batch=7, momentum=0.9),
-    "nesterov": Local(lr=0.05, batch=7, momentum=0.9, nesterov=True),
-    "adam": Local(lr=0.001, batch=7, optimiser="adam", weight_decay=0.01),
+    "sgd": Local(lr=0.05, batch=11, weight_decay=0.01),
+    "momentum": Local(lr=0.05, batch=11, momentum=0.9),
+    "nesterov": Local(lr=0.05, batch=11, momentum=0.9, nesterov=True),
+    "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
+
+# Medians of so many, drawn from 60 measured starts, are above the factor less than once in a thousand times.
+STARTS, FACTOR = 9, 3.0
 
 
 class Everything(Objective):
@@ -76,24 +111,39 @@ def program(name: str, lanes: int) -> Program:
     return Program(chain, shape, lanes)
 
 
-def job(name: str, local: Local, objective: Objective | None = None, size: int = 17, augment=None) -> Job:
+@cache
+def small_clients() -> Federation:
+    return federate(load("digits"), partitioner("dirichlet", clients=60, alpha=0.5), SplitPlan())
+
+
+def job(
+    name: str, local: Local, objective: Objective | None = None, size: int = 31, augment=None, seed: int = 0
+) -> Job:
     """Two full batches and a short one."""
-    (shape, model), draw = network(name), torch.Generator().manual_seed(0)
+    (shape, model), draw = network(name), torch.Generator().manual_seed(seed)
     x, y = torch.rand(size, *shape, generator=draw), torch.randint(CLASSES, (size,), generator=draw)
-    start, counts = model.init(1), torch.bincount(y, minlength=CLASSES)
+    start, counts = model.init(1 + seed), torch.bincount(y, minlength=CLASSES)
     down = {"params": start.params, "buffers": start.buffers}
     view = View(down, {}, counts, size, local.lr, local.steps_for(size))
-    return prepare(objective or Objective(), model, local, x, y, view, (0, 0, 0), None, augment)
+    return prepare(objective or Objective(), model, local, x, y, view, (seed, 0, 0), None, augment)
+
+
+def tolerance(local: Local) -> float:
+    """Adam takes the direction of a slope that is hardly more than rounding for as good as any other."""
+    return 1e-4 if local.optimiser == "adam" else 1e-6
 
 
 def both(name: str, lanes: int, work: Job) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weights after our steps and after autograd's, whose losses are the same."""
-    ours, theirs = (Weights(work.begun().params.clone(), torch.zeros(0)) for _ in range(2))
+    """The weights after our steps and after autograd's in double precision, whose losses are the same."""
+    begun = work.begun()
     assert program(name, lanes).takes(work)
-    trace = program(name, lanes).descend(work, ours)
-    torch.testing.assert_close(trace, by_autograd(work, theirs), rtol=1e-5, atol=1e-5)
-    assert (theirs.params - work.begun().params).abs().max() > 1e-3
-    return ours.params, theirs.params
+    ours, trace = taken(work, program(name, lanes).descend)
+    theirs, losses = taken(work, by_autograd, torch.float64)
+    torch.testing.assert_close(trace, losses, rtol=1e-4, atol=1e-5)
+    assert (theirs.params - begun.params).abs().max() > 1e-3
+    torch.testing.assert_close(ours.buffers.double(), theirs.buffers, rtol=1e-4, atol=tolerance(work.local))
+    assert not begun.buffers.numel() or not torch.allclose(theirs.buffers.float(), begun.buffers, atol=1e-2)
+    return ours.params.double(), theirs.params
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -102,7 +152,7 @@ def both(name: str, lanes: int, work: Job) -> tuple[torch.Tensor, torch.Tensor]:
 def test_steps_are_those_of_autograd(name, local, lanes):
     for objective in (Objective(), Everything()):
         ours, theirs = both(name, lanes, job(name, local, objective))
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 if local.optimiser == "adam" else 1e-6)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=tolerance(local))
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -148,12 +198,48 @@ def test_only_examples_that_exist_are_read():
     assert not ours.takes(work._replace(x=work.x.transpose(2, 3)))
 
 
+def test_batches_too_small_for_batch_norm_are_left_to_others():
+    """Of a few nearly equal numbers it makes much of a rounding. Pixels count: images need fewer samples."""
+    local = replace(OPTIMISERS["sgd"], batch=8)
+    assert program("normed", 8).takes(job("normed", local, size=24))
+    assert not program("normed", 8).takes(job("normed", local, size=23))
+    assert program("dropped", 8).takes(job("dropped", local, size=23))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", ["normed", "normed, then pooled"])
+def test_slopes_and_statistics_of_batch_norm_are_autograds(name, lanes):
+    """One step, before a rounding can grow, and so long that what is moved hides nothing of its slope. From
+    20 starts with each of these sizes the worst were 4e-6 of the largest slope, and 6e-6 of a statistic."""
+    for size in (2, 3, 5, 7, 8, 11, 16, 17):
+        work = job(name, Local(lr=1024, batch=size), size=size)
+        ours, _ = taken(work, program(name, lanes).descend)
+        exact, _ = taken(work, by_autograd, torch.float64)
+        moved = (exact.params - work.begun().params).abs().max()
+        assert (ours.params - exact.params).abs().max() < 1e-5 * moved
+        torch.testing.assert_close(ours.buffers.double(), exact.buffers, rtol=1e-5, atol=1e-7)
+
+
+def test_a_step_of_a_papers_network_is_as_exact_as_the_reference(monkeypatch):
+    """Seven BatchNorms deep, a rounding grows within a step. From 60 starts the ratio's median was 1.0."""
+    build = flat_model("cifar_cnn", (3, 8, 8), CLASSES, {}).build
+    monkeypatch.setitem(NETWORKS, "cifar_cnn", ((3, 8, 8), build))
+    ratios = []
+    for seed in range(STARTS):
+        work = job("cifar_cnn", Local(lr=0.05, batch=16), Everything(), 16, seed=seed)
+        exact, _ = taken(work, by_autograd, torch.float64)
+        compiled, autograd = (taken(work, how)[0] for how in (program("cifar_cnn", 8).descend, by_autograd))
+        ratios.append(
+            float((compiled.params - exact.params).norm() / (autograd.params - exact.params).norm())
+        )
+    assert median(ratios) < FACTOR
+
+
 def test_workers_and_a_missing_compiler_change_nothing(monkeypatch):
     build = lambda classes: nn.Sequential(  # noqa: E731
         nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, classes)
     )
-    deal = partitioner("dirichlet", clients=6, alpha=0.5)
-    task = Task.of(federate(load("digits"), deal, SplitPlan()), build, local=OPTIMISERS["momentum"], cohort=4)
+    task = Task.of(small_clients(), build, local=OPTIMISERS["momentum"], cohort=4)
 
     def weights(workers: int) -> torch.Tensor:
         return (
@@ -168,3 +254,111 @@ def test_workers_and_a_missing_compiler_change_nothing(monkeypatch):
     monkeypatch.setattr(vector, "find_spec", lambda name: taken.append(name))
     torch.testing.assert_close(weights(2), one, rtol=0, atol=1e-5)
     assert "llvmlite" in taken
+
+
+def after(name: str, ours: Program) -> torch.Tensor:
+    work = job(name, OPTIMISERS["momentum"])
+    weights = Weights(work.begun().params.clone(), work.begun().buffers.clone())
+    assert ours.descend(work, weights) is not None
+    return torch.cat(weights)
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_a_processor_that_cannot_reorder_lanes_does_the_same(monkeypatch, lanes):
+    """One that is no x86 moves them one by one."""
+    shape, model = network("normed")
+    usual = after("normed", program("normed", lanes))
+    monkeypatch.setattr(language, "REORDERS", False)
+    assert torch.equal(after("normed", Program(Chain.of(model), shape, lanes)), usual)
+
+
+@pytest.mark.parametrize("together", [1, 11 * (5 * 5 * 6 + 14) * 2])
+def test_dropout_may_draw_for_a_few_batches_at_a_time(monkeypatch, together):
+    usual = after("normed", program("normed", 8))
+    monkeypatch.setattr(vector.program, "GATHER", together)
+    assert torch.equal(after("normed", program("normed", 8)), usual)
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(
+        *[nn.Conv2d(1, 6, 3), nn.ReLU(), nn.BatchNorm2d(6), nn.MaxPool2d(2), nn.Dropout(0.3)],
+        *[nn.Conv2d(6, 9, 2), nn.BatchNorm2d(9, momentum=0.3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 10)],
+    )
+
+
+def digits(build: Callable[[], nn.Module], **local: object) -> Task:
+    """Clients with a few batches of nine, and a shorter last one."""
+    return Task.of(small_clients(), lambda classes: build(), local=Local(batch=9, **local), cohort=3)
+
+
+def after_rounds(task: Task, engine: ReferenceEngine | None = None) -> torch.Tensor:
+    """All numbers that two rounds leave behind, whosever they are."""
+    state = pack(play(Method.parse("fedavg"), task, 2, engine=engine)[0])
+    numbers = [state[key] for key in sorted(state) if state[key].is_floating_point()]
+    return torch.cat([each.double().flatten() for each in numbers])
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda: [nn.Conv2d(4, 10, 6), nn.Flatten()],
+        lambda: [nn.Flatten(), nn.Linear(144, 10), nn.ReLU()],
+    ],
+    ids=["a convolution", "ReLU"],
+)
+def test_networks_that_do_not_end_with_a_linear_layer_are_left_to_others(end):
+    task = digits(lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), *end()))
+    ours, theirs = after_rounds(task, PoolEngine(task)), after_rounds(task)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@cache
+def programs(lanes: int) -> Callable[..., Program | None]:
+    """A memory of its own for each kind of processor."""
+    return lru_cache(vector._program.__wrapped__)
+
+
+@pytest.fixture(params=[8, 16], ids=["8 lanes", "16 lanes"])
+def descents(request, monkeypatch):
+    """Processors of either kind; how often compiled kernels trained a client, and whether to the end."""
+    ended, descend = [], Program.descend
+    monkeypatch.setattr(machine, "usual_lanes", lambda: request.param)
+    monkeypatch.setattr(vector, "_program", programs(request.param))
+    monkeypatch.setattr(Program, "descend", lambda *given: ended.append(descend(*given)) or ended[-1])
+    return ended
+
+
+@pytest.mark.parametrize("bn", ["average", "local", "fresh"])
+def test_a_step_with_batch_norm_is_the_reference_engines(bn, descents):
+    """Whoever keeps the statistics, with any number of workers. The worst of 15 starts was twice as near."""
+    task = digits(normed, bn=bn, lr=0.05, steps=1)
+    ours, exact = after_rounds(task, PoolEngine(task, 1)), after_rounds(precise(task))
+    assert torch.equal(ours, after_rounds(task, PoolEngine(task, 3)))
+    torch.testing.assert_close(ours, exact, rtol=2e-6, atol=2e-7)
+    assert len(descents) == 2 * 2 * 3
+    assert all(trace is not None for trace in descents)
+
+
+@cache
+def reference_runs(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """In double precision, and in single."""
+    task = replace(digits(normed, lr=0.2), seed=seed)
+    return after_rounds(precise(task)), after_rounds(task)
+
+
+def test_runs_with_batch_norm_are_as_exact_as_the_reference_engines(descents):
+    """Roundings grow, for PyTorch as for the kernels, and which of them ends nearer to double precision is
+    chance: of 60 runs the ratio's median was 0.9 with 8 lanes and 1.0 with 16, its range 0.02 to 17."""
+    ratios = []
+    for seed in range(STARTS):
+        exact, theirs = reference_runs(seed)
+        task = replace(digits(normed, lr=0.2), seed=seed)
+        ours = after_rounds(task, PoolEngine(task, 1))
+        ratios.append(float((ours - exact).norm() / (theirs - exact).norm()))
+    assert median(ratios) < FACTOR
+    assert len(descents) == STARTS * 2 * 3
+
+
+def test_without_a_compiler_autograd_takes_such_steps(without_compiler):
+    task = digits(normed, steps=1)
+    torch.testing.assert_close(after_rounds(task, PoolEngine(task)), after_rounds(task), rtol=1e-4, atol=1e-5)

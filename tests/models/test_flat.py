@@ -124,3 +124,16 @@ def test_dropout_draws_what_pytorch_would_draw(p):
     torch.manual_seed(7)
     assert own.equal(nn.Dropout(p)(x))
     assert flat.module.eval()(x).equal(x)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [{"memory_format": torch.channels_last}, {"dtype": torch.float64}],
+    ids=["channels last", "double"],
+)
+def test_dropout_draws_alike_whatever_memory_looks_like(kind):
+    x, flat = torch.ones(3, 5, 7, 9), Flat(lambda: nn.Sequential(nn.Dropout(0.3)))
+    with flat.random_by(7):
+        usual = flat.module.train()(x)
+    with flat.random_by(7):
+        assert flat.module.train()(x.to(**kind)).gt(0).equal(usual.gt(0))

@@ -17,7 +17,7 @@ from fedcohort.core.optimiser import rule
 from fedcohort.core.round.local_training import Job
 from fedcohort.engines.kernels import halves, pool, unpool
 from fedcohort.engines.torchscript import unlocked
-from fedcohort.models.flat import Flat, Weights
+from fedcohort.models.flat import Flat, OwnDropout, Weights
 from fedcohort.util.descent import Rule, first_memory, take_step
 
 
@@ -32,26 +32,74 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Norm:
+    """BatchNorm. Its weight and bias follow the layer's in the flat vector."""
+
+    start: int  # of its running mean among the buffers; variance and count follow
+    eps: float
+    momentum: float
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What may come behind a layer, beside what its kind says: BatchNorm, then ReLU and pooling once more,
+    then dropout. Only compiled kernels know it (:mod:`.vector`)."""
+
+    norm: Norm | None = None
+    pools: bool = False
+    cuts: bool = False
+    drops: float = 0.0  # of the outputs
+
+
+@dataclass(frozen=True)
 class Layer:
     """One linear layer or convolution, and where its weight and bias lie in the flat vector."""
 
     shape: tuple[int, ...]  # of the weight; its first axis is the outputs'
     start: int
     kind: Kind
-
-    @property
-    def bias_start(self) -> int:
-        return self.start + prod(self.shape)
+    tail: Tail | None = None
 
     @property
     def end(self) -> int:
-        return self.bias_start + self.shape[0]
+        return self.start + sum(map(prod, self.shapes))
 
-    def weight(self, vector: Tensor) -> Tensor:
-        return vector[self.start : self.bias_start].view(self.shape)
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of weight and bias, and of BatchNorm's."""
+        outputs = self.shape[:1]
+        return [self.shape, outputs] + [outputs] * (2 if self.tail and self.tail.norm else 0)
 
-    def bias(self, vector: Tensor) -> Tensor:
-        return vector[self.bias_start : self.end]
+    def parts(self, vector: Tensor) -> list[Tensor]:
+        """These, inside the flat vector."""
+        parts = vector[self.start : self.end].split([prod(shape) for shape in self.shapes])
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def followed_by(self, child: nn.Module, buffers: int) -> "Layer | None":
+        """With what ``child`` does behind it, whose buffers would start there; None where it is something
+        else."""
+        kind, tail = self.kind, self.tail or Tail()
+        now = tail if tail.norm else kind  # before or behind BatchNorm
+        if tail.drops:
+            return None
+        if type(child) is nn.ReLU and not now.cuts:
+            return self._then(True, now.pools)
+        if type(child) is nn.MaxPool2d and halves(child) and kind.convolves and not now.pools:
+            return self._then(now.cuts, True)
+        if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d) and tail.norm is None:
+            fits = type(child) is (nn.BatchNorm2d if kind.convolves else nn.BatchNorm1d)
+            fits = fits and child.num_features == self.shape[0]
+            if not (fits and child.affine and child.track_running_stats) or child.momentum is None:
+                return None
+            return replace(self, tail=Tail(Norm(buffers, child.eps, child.momentum)))
+        if type(child) is OwnDropout:
+            return replace(self, tail=replace(tail, drops=child.p)) if child.p else self
+        return None
+
+    def _then(self, cuts: bool, pools: bool) -> "Layer":
+        if self.tail is None:
+            return replace(self, kind=self.kind._replace(cuts=cuts, pools=pools))
+        return replace(self, tail=replace(self.tail, cuts=cuts, pools=pools))
 
 
 class Chain:
@@ -60,20 +108,22 @@ class Chain:
     def __init__(self, layers: list[Layer]) -> None:
         self.layers, self.num_params = layers, layers[-1].end
         self.kinds = [layer.kind for layer in layers]
-        self.is_linear = not any(kind.convolves for kind in self.kinds)
+        self.convolves = any(kind.convolves for kind in self.kinds)
+        self.is_plain = all(layer.tail is None for layer in layers)
+        self.is_linear = self.is_plain and not self.convolves
 
     @classmethod
     def of(cls, model: Flat) -> "Chain | None":
-        """The stack that ``model`` is, or None."""
+        """The chain that ``model`` is, or None."""
         if type(model.module) is not nn.Sequential or any(map(_is_hooked, model.module.modules())):
             return None
         if model.frozen is not None:
             return None
         layers: list[Layer] = []
-        flat = True  # what comes next is a vector, or an image that a first linear layer has flattened
+        flat, buffers = True, 0  # the next is given a vector, or an image that a first linear layer flattens
         for child in model.module:
-            kind, last = _kind(child), layers[-1].kind if layers else None
-            after_linear = last is not None and not last.convolves
+            kind = _kind(child)
+            after_linear = bool(layers) and not layers[-1].kind.convolves
             if kind is not None and (not after_linear if kind.convolves else flat):
                 shape, start = tuple(child.get_parameter("weight").shape), layers[-1].end if layers else 0
                 if after_linear and shape[1] != layers[-1].shape[0]:  # it reads an example part by part
@@ -82,20 +132,22 @@ class Chain:
                 flat = not kind.convolves
             elif type(child) is nn.Flatten and (child.start_dim, child.end_dim) == (1, -1):
                 flat = True
-            elif type(child) is nn.ReLU and last and not last.cuts:
-                layers[-1] = replace(layers[-1], kind=last._replace(cuts=True))
-            elif type(child) is nn.MaxPool2d and halves(child) and last and last.convolves and not last.pools:
-                layers[-1] = replace(layers[-1], kind=last._replace(pools=True))
             else:
-                return None
-        if not layers or not flat or layers[-1].end != model.num_params:  # one layer in two places
+                longer = layers[-1].followed_by(child, buffers) if layers else None
+                if longer is None:
+                    return None
+                layers[-1] = longer
+            buffers += sum(buffer.numel() for buffer in child.buffers())
+        if not layers or layers[-1].kind.convolves or layers[-1].tail:  # the last makes logits
             return None
-        return cls(layers)
+        if not flat or layers[-1].end != model.num_params:  # one layer in two places
+            return None
+        return cls(layers) if buffers == model.num_buffers else None
 
     def views(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The layers' weights and their biases, inside the vector."""
-        layers = self.layers
-        return [layer.weight(vector) for layer in layers], [layer.bias(vector) for layer in layers]
+        parts = [layer.parts(vector) for layer in self.layers]
+        return [each[0] for each in parts], [each[1] for each in parts]
 
     def descend(self, job: Job, weights: Weights) -> Tensor:
         """A client's local steps, in place; the loss of each."""

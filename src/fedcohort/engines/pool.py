@@ -10,7 +10,8 @@ How a client's steps are taken is decided by what they are, never by the user:
 - any network: autograd on a module whose tensors are views of the flat vector;
 - chains of convolutions, max-pooling, ReLU and linear layers: back-propagation by hand, the update inside
   the matrix product (:mod:`.chain`);
-- those with convolutions: the same by kernels written for the network and compiled (:mod:`.vector`);
+- those with convolutions, also with BatchNorm and dropout: the same by kernels written for the network and
+  compiled (:mod:`.vector`);
 - many small clients on linear layers: all of them together, without forming their weights (:mod:`.lowrank`).
 """
 
@@ -139,7 +140,8 @@ class PoolEngine(ReferenceEngine):
             trace = program.descend(job, weights)
             if trace is not None:
                 return trace
-        return (self.chain.descend if job.augment is None else self._by_module)(job, weights)
+        by_hand = self.chain.is_plain and job.augment is None
+        return (self.chain.descend if by_hand else self._by_module)(job, weights)
 
     def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
         assert self.chain is not None  # noqa: S101  # blocks are made with it

@@ -152,7 +152,10 @@ class OwnDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        keep = torch.empty_like(x, device="cpu").bernoulli_(1 - self.p, generator=self.generator).to(x.device)
+        # The shape alone decides what is drawn, not how the layer before laid its output into memory.
+        keep = (
+            torch.empty(x.shape, dtype=x.dtype).bernoulli_(1 - self.p, generator=self.generator).to(x.device)
+        )
         return x * (keep.div_(1 - self.p) if self.p < 1 else keep)
 
 

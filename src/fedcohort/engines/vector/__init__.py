@@ -17,7 +17,9 @@ WRITING = threading.Lock()  # workers that ask for the same program wait for the
 
 def program_for(chain: Chain, shape: tuple[int, ...]) -> "Program | None":
     """The compiled steps of a network on examples of this shape; None where there cannot be any."""
-    if find_spec("llvmlite") is None or not (chain.is_linear or len(shape) == 3):
+    if find_spec("llvmlite") is None or (chain.convolves and len(shape) != 3):
+        return None
+    if chain.kinds[-1].cuts:  # the loss is taken at a linear layer
         return None
     with WRITING:
         return _program(tuple(chain.layers), shape)
@@ -29,8 +31,9 @@ def _program(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> "Program | No
     from fedcohort.engines.vector.program import Program
 
     try:
-        lanes = usual_lanes()
-        return Program(Chain(list(layers)), shape, lanes) if lanes else None
+        chain, lanes = Chain(list(layers)), usual_lanes()
+        able = lanes if chain.convolves else lanes == 16 and chain.is_plain  # with 8, PyTorch is faster
+        return Program(chain, shape, lanes) if able else None
     except RuntimeError as error:  # LLVM does not know this machine
         warnings.warn(
             f"fedcohort[fast]: {error}; PyTorch takes the steps instead", RuntimeWarning, stacklevel=2

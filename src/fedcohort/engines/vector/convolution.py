@@ -1,20 +1,14 @@
-"""Convolutions of one image: forward, and back to the weights and to the image before.
-
-Forward, a tile of outputs is summed in registers, and ReLU and pooling happen before it is stored. Backward,
-only outputs that count (the largest of its square, above zero) are looked at: usually one in eight.
-"""
+"""Convolutions of one image, forward: a tile of outputs is summed in registers, and ReLU and pooling happen
+before it is stored."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
-from fedcohort.engines.vector.language import BYTE, INT, REAL, Array, Code, Operand, Value
+from fedcohort.engines.vector.language import BYTE, REAL, Array, Code, Value, apart
 from fedcohort.engines.vector.layout import Convolution, up
 
 Cells = list[tuple[int, int]]
-
-
-def fits(total: int, most: int) -> int:
-    """The size of as few equal blocks as there can be."""
-    return -(-total // -(-total // max(1, most)))
+Place = TypeVar("Place", Value, int)
 
 
 def is_wide(layer: Convolution) -> bool:
@@ -24,12 +18,12 @@ def is_wide(layer: Convolution) -> bool:
     return layer.stride == (1, 1) and along_rows > layer.outputs / up(layer.outputs, layer.lanes)
 
 
-def square(layer: Convolution) -> Cells:
-    """What is pooled to one output."""
-    return [(0, 0), (0, 1), (1, 0), (1, 1)] if layer.pools else [(0, 0)]
+def square(pools: bool) -> Cells:
+    """What becomes one output."""
+    return [(0, 0), (0, 1), (1, 0), (1, 1)] if pools else [(0, 0)]
 
 
-def below(layer: Convolution, y: Operand, x: Operand) -> Operand:
+def below(layer: Convolution, y: Place, x: Place) -> Place:
     """Where the input of output (y, x) begins: of its first cell, if it is pooled."""
     step = 2 if layer.pools else 1
     return y * (step * layer.down) + x * (step * layer.right)
@@ -37,7 +31,7 @@ def below(layer: Convolution, y: Operand, x: Operand) -> Operand:
 
 def to_cell(layer: Convolution, cell: Value) -> Value:
     """From there to the input of one of the four cells."""
-    nothing = cell.code.value(0)
+    nothing = cell - cell
     return (cell > 1).choose(layer.down, nothing) + cell.is_odd().choose(layer.right, nothing)
 
 
@@ -51,14 +45,15 @@ def largest(cells: list[Value], cuts: bool) -> tuple[Value, Value]:
     return (best < 0.0).choose(0.0, best) if cuts else best, winner
 
 
+@apart
 def forward_deep(
     code: Code, layer: Convolution, image: Array, turned: Array, bias: Array, out: Array, winners: Array
 ) -> None:
     """Lanes along the outputs; weights are :func:`turn`\\ ed."""
-    lanes, output, cells = code.lanes, layer.output, square(layer)
-    columns = fits(output.width, code.registers // len(cells))
-    abreast = max(1, code.registers // (columns * len(cells)))
+    lanes, output, cells = code.lanes, layer.output, square(layer.pools)
+    columns, abreast = together(code, layer)
     for first, vectors, kept in output_vectors(code, layer, abreast):
+        strip = turned + first * (layer.kernel[0] * layer.span)
         with code.loop(output.height) as y, code.blocks(output.width, columns) as x:
             corner = image + below(layer, y, x)
             sums = {
@@ -67,7 +62,7 @@ def forward_deep(
             }  # fmt: skip
             with code.loop(layer.kernel[0]) as row, code.loop(layer.span) as place:
                 near = corner + (row * layer.input.row + place)
-                weights = turned + ((row * layer.span + place) * up(layer.outputs, lanes) + first)
+                weights = strip + (row * layer.span + place) * (vectors * lanes)
                 parts = [weights.vector(vector * lanes) for vector in range(vectors)]
                 for (column, vector, (dy, dx)), each in sums.items():
                     number = near[below(layer, 0, column) + dy * layer.down + dx * layer.right]
@@ -81,6 +76,26 @@ def forward_deep(
                         winners[y * (output.width * output.channels) + place] = winner.pick(range(kept))
 
 
+def together(code: Code, layer: Convolution) -> tuple[int, int]:
+    """How many columns and how many vectors of outputs are summed at a time: what takes the least time, if a
+    number is loaded as fast as a product is added and eight products are under way at once."""
+    cells, total = len(square(layer.pools)), up(layer.outputs, code.lanes) // code.lanes
+
+    def time(shape: tuple[int, int]) -> int:
+        columns, vectors = shape
+        whole, rest = divmod(total, vectors)
+        widths, numbers = [vectors] * whole + [rest] * bool(rest), columns * cells
+        return -(-layer.output.width // columns) * sum(max(8, numbers * v, numbers + v) for v in widths)
+
+    some = range(1, code.most + 1)
+    shapes = [(columns, vectors) for vectors in some for columns in some]
+    fitting = [
+        (columns, vectors) for columns, vectors in shapes
+        if columns * cells * vectors <= code.most and (columns * cells + 1) * vectors < code.registers
+    ]  # fmt: skip
+    return min(fitting, key=time)
+
+
 def output_vectors(code: Code, layer: Convolution, abreast: int) -> Iterator[tuple[Value, int, int]]:
     """First output, number of vectors, and lanes of each that are outputs: the last vector may be short."""
     whole, rest = divmod(layer.outputs, code.lanes)
@@ -90,18 +105,22 @@ def output_vectors(code: Code, layer: Convolution, abreast: int) -> Iterator[tup
         yield code.value(whole * code.lanes), 1, rest
 
 
+@apart
 def turn(code: Code, layer: Convolution, weights: Array, turned: Array) -> None:
-    """The weights with all outputs side by side: [kernel rows * span, outputs]."""
-    wide = up(layer.outputs, code.lanes)
-    with (
-        code.loop(layer.outputs) as output,
-        code.loop(layer.kernel[0]) as row,
-        code.loop(layer.span) as place,
-    ):
-        number = weights[output * layer.patch + row * layer.row + place + layer.start]
-        turned[(row * layer.span + place) * wide + output] = number
+    """The weights with those outputs side by side that are summed together: [strips, kernel rows * span,
+    outputs of a strip]."""
+    for first, vectors, kept in output_vectors(code, layer, together(code, layer)[1]):
+        strip, wide = turned + first * (layer.kernel[0] * layer.span), vectors * code.lanes
+        with (
+            code.loop(min(wide, kept * vectors)) as output,
+            code.loop(layer.kernel[0]) as row,
+            code.loop(layer.span) as place,
+        ):
+            number = weights[(first + output) * layer.patch + row * layer.row + place + layer.start]
+            strip[(row * layer.span + place) * wide + output] = number
 
 
+@apart
 def forward_wide(
     code: Code, layer: Convolution, planes: Array, weights: Array, bias: Array, out: Array, winners: Array
 ) -> None:
@@ -149,85 +168,3 @@ def forward_wide(
                 if layer.pools:
                     at = y * (output.width * output.channels) + place + number
                     winners[at] = cells[column + number * kept]
-
-
-def mask(code: Code, layer: Convolution, out: Array, slope: Array) -> None:
-    """What ReLU has cut has no slope."""
-    with code.loop(layer.output.size, code.lanes) as place:
-        slope[place] = out.vector(place).exceeds(0.0).choose(slope.vector(place), code.zeros())
-
-
-def weight_slopes(
-    code: Code, layer: Convolution, image: Array, winners: Array, slope: Array, gradient: Array, noted: Array
-) -> None:
-    """Output by output: notes which slopes count and where, then sums over all of them in registers."""
-    output, lanes = layer.output, code.lanes
-    numbers = (noted + output.height * output.width).holding(REAL)
-    with code.loop(layer.outputs) as channel:
-        count = code.register(0)
-        with code.loop(output.height) as y, code.loop(output.width) as x:
-            number = slope[y * output.row + x * output.channels + channel + output.first]
-            at = code.value(below(layer, y, x))
-            if layer.pools:
-                at = at + to_cell(layer, winners[(y * output.width + x) * output.channels + channel].as_int())
-            numbers[count.get()], noted[count.get()] = number, at
-            count.add(number.differs(0.0).as_int())
-        numbers[count.get()] = code.zeros()
-        total = code.register(code.zeros())
-        with code.loop(count.get(), lanes) as entry:
-            total.add(numbers.vector(entry))
-        bias, into = gradient + layer.bias, gradient + (channel * layer.patch + layer.start)
-        bias[channel] = bias[channel] + total.get().total()
-        for row, right, tile in kernel_tiles(code, layer):
-            sums = dict(zip(tile, code.sums(len(tile)), strict=True))
-            with code.loop(count.get()) as entry:
-                number, corner = numbers[entry], image + (noted[entry] + row * layer.input.row + right)
-                for (dy, dx), each in sums.items():
-                    each.add_product(number.spread(lanes), corner.vector(dy * layer.input.row + dx))
-            for (dy, dx), each in sums.items():
-                real = code.lanes_below(code.value(layer.span - dx) - right)
-                at = row * layer.row + right + (dy * layer.row + dx)
-                into[at] = into.vector(at) + real.choose(each.get(), code.zeros())
-
-
-def image_slopes(
-    code: Code, layer: Convolution, winners: Array, slope: Array, weights: Array, into: Array, noted: Array
-) -> None:
-    """Pixel by pixel: notes which outputs count, by their cell in the square, then adds their kernels."""
-    output, lanes, cells = layer.output, code.lanes, len(square(layer))
-    numbers, counts = (noted + cells * layer.outputs).holding(REAL), code.room(INT, cells)
-    with code.loop(layer.input.size, lanes) as place:
-        into[place] = code.zeros()
-    with code.loop(output.height) as y, code.loop(output.width) as x:
-        for each in range(cells):
-            counts[each] = each * layer.outputs
-        with code.loop(layer.outputs) as channel:
-            number = slope[y * output.row + x * output.channels + channel + output.first]
-            cell = code.value(0)
-            if layer.pools:
-                cell = winners[(y * output.width + x) * output.channels + channel].as_int()
-            count = counts[cell]
-            numbers[count], noted[count] = number, channel * layer.patch + layer.start
-            counts[cell] = count + number.differs(0.0).as_int()
-        with code.loop(cells) as cell, code.when(counts[cell] > cell * layer.outputs):
-            corner = into + (to_cell(layer, cell) + below(layer, y, x))
-            for row, right, tile in kernel_tiles(code, layer):
-                here = corner + (row * layer.input.row + right)
-                places = [dy * layer.input.row + dx for dy, dx in tile]
-                sums = [code.register(here.vector(at)) for at in places]
-                with code.loop(counts[cell], start=cell * layer.outputs) as entry:
-                    number, kernel = numbers[entry], weights + (noted[entry] + row * layer.row + right)
-                    for (dy, dx), total in zip(tile, sums, strict=True):
-                        total.add_product(number.spread(lanes), kernel.vector(dy * layer.row + dx))
-                for at, total in zip(places, sums, strict=True):
-                    here[at] = total.get()
-
-
-def kernel_tiles(code: Code, layer: Convolution) -> Iterator[tuple[Value, Value, Cells]]:
-    """Parts of a kernel with as many vectors as there are registers: first row, first place in it, and row
-    and place of each vector from there."""
-    vectors = layer.row // code.lanes
-    for row, rows in code.strips(layer.kernel[0], min(layer.kernel[0], max(1, code.registers // vectors))):
-        for number, count in code.strips(vectors, fits(vectors, code.registers)):
-            tile = [(dy, dx * code.lanes) for dy in range(rows) for dx in range(count)]
-            yield row, number * code.lanes, tile

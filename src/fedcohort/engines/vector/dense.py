@@ -3,15 +3,16 @@
 Samples are taken a few at a time, too: beyond the last come numbers that nobody reads.
 """
 
-from fedcohort.engines.vector.language import Array, Code, Value
+from fedcohort.engines.vector.language import Array, Code, Value, apart
 from fedcohort.engines.vector.layout import SAMPLES, Dense
 
 
+@apart
 def forward(
     code: Code, layer: Dense, x: Array, weights: Array, bias: Array, out: Array, samples: Value
 ) -> None:
     """``x @ weights.T + bias``: lanes along the inputs, added up at the end."""
-    outputs = code.registers // SAMPLES
+    outputs = code.block // SAMPLES
     tile = [(sample, output) for output in range(outputs) for sample in range(SAMPLES)]
     with code.loop(layer.outputs, outputs) as output, code.loop(samples, SAMPLES) as sample:
         sums = dict(zip(tile, code.sums(len(tile)), strict=True))
@@ -23,18 +24,19 @@ def forward(
                 sums[s, o].add_product(given[s], columns[o])
         for (s, o), each in sums.items():
             value = each.get().total() + bias[output + o]
-            target = out + ((sample + s) * layer.width + output)
+            target = out + ((sample + s) * layer.wide + output)
             target[o] = (value < 0.0).choose(0.0, value) if layer.cuts else value
 
 
+@apart
 def weight_slopes(code: Code, layer: Dense, x: Array, slope: Array, gradient: Array, samples: Value) -> None:
     """``slope.T @ x``, and the sum of the slopes for the biases."""
-    wide, tall = block(layer.row // code.lanes, code.registers // SAMPLES), SAMPLES
+    wide, tall = block(layer.row // code.lanes, code.block // SAMPLES), SAMPLES
     tile = [(output, vector) for output in range(tall) for vector in range(wide)]
     with code.loop(layer.outputs, tall) as output, code.blocks(layer.row // code.lanes, wide) as first:
         sums = dict(zip(tile, code.sums(len(tile)), strict=True))
         with code.loop(samples) as sample:
-            near, numbers = x + (sample * layer.stride + first * code.lanes), slope + sample * layer.width
+            near, numbers = x + (sample * layer.stride + first * code.lanes), slope + sample * layer.wide
             given = [near.vector(vector * code.lanes) for vector in range(wide)]
             spread = [(numbers + output)[each].spread(code.lanes) for each in range(tall)]
             for o, v in tile:
@@ -42,25 +44,26 @@ def weight_slopes(code: Code, layer: Dense, x: Array, slope: Array, gradient: Ar
         target = gradient + (output * layer.row + first * code.lanes + layer.start)
         for (o, v), each in sums.items():
             target[o * layer.row + v * code.lanes] = each.get()
-    with code.loop(layer.width, code.lanes) as place:
+    with code.loop(layer.wide, code.lanes) as place:
         total = code.register(code.zeros())
         with code.loop(samples) as sample:
-            total.add(slope.vector(sample * layer.width + place))
+            total.add(slope.vector(sample * layer.wide + place))
         gradient[place + layer.bias] = total.get()
 
 
+@apart
 def input_slopes(
     code: Code, layer: Dense, x: Array, slope: Array, weights: Array, into: Array, samples: Value, cut: bool
 ) -> None:
     """``slope @ weights``; nothing where ReLU has ``cut`` the input."""
-    wide = block(layer.row // code.lanes, code.registers // SAMPLES)
+    wide = block(layer.row // code.lanes, code.block // SAMPLES)
     tile = [(sample, vector) for sample in range(SAMPLES) for vector in range(wide)]
     with code.loop(samples, SAMPLES) as sample, code.blocks(layer.row // code.lanes, wide) as first:
         sums = dict(zip(tile, code.sums(len(tile)), strict=True))
         with code.loop(layer.outputs) as output:
-            row, numbers = weights + (output * layer.row + first * code.lanes), slope + sample * layer.width
+            row, numbers = weights + (output * layer.row + first * code.lanes), slope + sample * layer.wide
             given = [row.vector(vector * code.lanes) for vector in range(wide)]
-            spread = [(numbers + output)[s * layer.width].spread(code.lanes) for s in range(SAMPLES)]
+            spread = [(numbers + output)[s * layer.wide].spread(code.lanes) for s in range(SAMPLES)]
             for s, v in tile:
                 sums[s, v].add_product(spread[s], given[v])
         start = sample * layer.stride + first * code.lanes

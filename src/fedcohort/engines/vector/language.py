@@ -6,15 +6,26 @@ numbers happens then: a ``for`` is unrolled, an ``if`` chooses what is written. 
 sums is a list of registers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Union
+from functools import cached_property, wraps
+from itertools import chain
+from typing import Any, TypeVar, Union
 
 from llvmlite import ir
 
-INT, BYTE, REAL, POINTER = ir.IntType(64), ir.IntType(8), ir.FloatType(), ir.PointerType()
-BYTES = {INT: 8, BYTE: 1, REAL: 4}
+INT, SHORT, BYTE, REAL, POINTER = *map(ir.IntType, (64, 32, 8)), ir.FloatType(), ir.PointerType()
+BYTES = {INT: 8, SHORT: 4, BYTE: 1, REAL: 4}
 Operand = Union["Value", int, float]
+EIGHT = 8  # lanes that one instruction of x86's can put into any order; others move them one by one
+REORDERS = platform.machine() in ("x86_64", "AMD64")
+
+
+def most_sums(lanes: int) -> int:
+    """How many vectors fit into registers: AVX-512 has 32 of them, AVX2 16, and what is multiplied needs some
+    too."""
+    return 24 if lanes == 16 else 12
 
 
 class Value:
@@ -60,11 +71,17 @@ class Value:
     def __or__(self, other: "Value") -> "Value":
         return Value(self.code, self.code.builder.or_(self.made, other.made))
 
+    def __and__(self, other: "Value") -> "Value":
+        return Value(self.code, self.code.builder.and_(self.made, other.made))
+
     def __lt__(self, other: Operand) -> "Value":
         return self._compare("<", other)
 
     def __gt__(self, other: Operand) -> "Value":
         return self._compare(">", other)
+
+    def equals(self, other: Operand) -> "Value":
+        return self._compare("==", other)
 
     def differs(self, other: Operand) -> "Value":
         """Also where one is not a number."""
@@ -99,14 +116,21 @@ class Value:
         return Value(self.code, self.code.builder.extract_element(values.made, ir.Constant(INT, 0)))
 
     def as_real(self) -> "Value":
-        return Value(self.code, self.code.builder.sitofp(self.made, REAL))
+        kind = ir.VectorType(REAL, self.kind.count) if self.is_vector else REAL
+        return Value(self.code, self.code.builder.sitofp(self.made, kind))
 
-    def as_int(self) -> "Value":
-        """Of a byte or a truth value."""
-        return Value(self.code, self.code.builder.zext(self.made, INT))
+    def as_int(self, kind: Any = INT) -> "Value":
+        """Of a smaller number that is not negative, or a truth value."""
+        kind = ir.VectorType(kind, self.kind.count) if self.is_vector else kind
+        return Value(self.code, self.code.builder.zext(self.made, kind))
+
+    def as_short(self) -> "Value":
+        return Value(self.code, self.code.builder.trunc(self.made, SHORT))
 
     def is_odd(self) -> "Value":
-        return Value(self.code, self.code.builder.trunc(self.made, ir.IntType(1)))
+        truth = ir.IntType(1)
+        truth = ir.VectorType(truth, self.kind.count) if self.is_vector else truth
+        return Value(self.code, self.code.builder.trunc(self.made, truth))
 
 
 class Array:
@@ -121,12 +145,12 @@ class Array:
         return self.code.array(self.code.builder.gep(self.start, [place], source_etype=self.of), self.of)
 
     def __getitem__(self, place: Operand) -> Value:
-        return self._load(place, self.of)
+        return self.load(place, self.of)
 
     def vector(self, place: Operand) -> Value:
-        return self._load(place, ir.VectorType(self.of, self.code.lanes))
+        return self.load(place, ir.VectorType(self.of, self.code.lanes))
 
-    def _load(self, place: Operand, kind: Any) -> Value:
+    def load(self, place: Operand, kind: Any) -> Value:
         start = (self + place).start
         return Value(self.code, self.code.builder.load(start, align=BYTES[self.of], typ=kind))
 
@@ -171,10 +195,32 @@ class Code:
 
     def __init__(self, name: str, takes: Sequence[Any], lanes: int) -> None:
         self.module, self.lanes = ir.Module(name), lanes
-        # For sums: AVX-512 has 32 registers, AVX2 16, and what is multiplied needs some too.
-        self.registers = 24 if lanes == 16 else 12
+        self.registers = 32 if lanes == 16 else 16
+        self.most = most_sums(lanes)
+        self.block = 24 if lanes == 16 else 8  # sums of products of a few by a few, which need more
         self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), name)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
+
+    @contextmanager
+    def function_of(self, given: Sequence[Array | Value], name: str) -> Iterator[Iterator[Array | Value]]:
+        """What is written inside is another function, which is called here with what is given; inside it is
+        what this yields."""
+        made = [each.start if isinstance(each, Array) else each.made for each in given]
+        kind = ir.FunctionType(ir.VoidType(), [each.type for each in made])
+        function = ir.Function(self.module, kind, self.module.get_unique_name(name))
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        outside, self.builder = self.builder, ir.IRBuilder(function.append_basic_block())
+        pairs = zip(given, function.args, strict=True)
+        yield iter(
+            [
+                Array(self, arg, each.of) if isinstance(each, Array) else Value(self, arg)
+                for each, arg in pairs
+            ]
+        )
+        self.builder.ret_void()
+        self.builder = outside
+        self.builder.call(function, made)
 
     def array(self, start: Any, of: Any = REAL) -> Array:
         return Array(self, start, of)
@@ -191,10 +237,14 @@ class Code:
         """A vector of them."""
         return Value(self, ir.Constant(ir.VectorType(of, self.lanes), None))
 
+    def ramp(self, step: int) -> Value:
+        """A vector of 0, step, 2 step, ..."""
+        numbers = [step * lane for lane in range(self.lanes)]
+        return Value(self, ir.Constant(ir.VectorType(SHORT, self.lanes), numbers))
+
     def lanes_below(self, count: Value) -> Value:
         """Whether a lane is one of the first ``count``."""
-        numbers = ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes)))
-        return Value(self, numbers) < count
+        return self.ramp(1) < count.as_short()
 
     def register(self, first: Operand) -> Register:
         return Register(self, self.value(first))
@@ -214,8 +264,46 @@ class Code:
         """One of LLVM's own functions, such as a square root."""
         kind = of[0].kind
         name = f"llvm.{name}.v{kind.count}f32" if of[0].is_vector else f"llvm.{name}.f32"
+        return self.outside(name, kind, *of)
+
+    def append(self, count: Value, wanted: Value, *columns: tuple[Array, Value]) -> Value:
+        """Into each array, from ``count`` on, those lanes of a vector that are wanted; what lies behind them
+        may be overwritten. Gives where the next would go."""
+        for start in range(0, self.lanes, EIGHT):
+            few = range(start, start + EIGHT)
+            bits = Value(self, self.builder.bitcast(wanted.pick(few).made, BYTE)).as_int()
+            order = self.orders.load(bits * EIGHT, ir.VectorType(BYTE, EIGHT)).as_int(SHORT)
+            for array, values in columns:
+                array[count] = self.reordered(values.pick(few), order)
+            count = count + self.outside("llvm.ctpop.i64", INT, bits)
+        return count
+
+    @cached_property
+    def orders(self) -> Array:
+        """For each choice of eight lanes all their numbers, the chosen ones first."""
+        rows = (sorted(range(EIGHT), key=lambda lane: not bits >> lane & 1) for bits in range(1 << EIGHT))
+        numbers = bytearray(chain.from_iterable(rows))
+        table = ir.GlobalVariable(self.module, ir.ArrayType(BYTE, len(numbers)), "orders")
+        table.global_constant, table.linkage = True, "internal"
+        table.initializer = ir.Constant(table.value_type, numbers)
+        table.type = POINTER
+        return self.array(table, BYTE)
+
+    def reordered(self, values: Value, order: Value) -> Value:
+        """Eight lanes in another order."""
+        if REORDERS:
+            name = "permps" if values.of == REAL else "permd"
+            return self.outside(f"llvm.x86.avx2.{name}", values.kind, values, order)
+        made = values.made
+        for lane in (ir.Constant(INT, lane) for lane in range(EIGHT)):
+            number = self.builder.extract_element(values.made, self.builder.extract_element(order.made, lane))
+            made = self.builder.insert_element(made, number, lane)
+        return Value(self, made)
+
+    def outside(self, name: str, gives: Any, *of: Value) -> Value:
+        """What a function of LLVM's or of the processor's gives."""
         known = self.module.globals.get(name)
-        function = known or ir.Function(self.module, ir.FunctionType(kind, [kind] * len(of)), name)
+        function = known or ir.Function(self.module, ir.FunctionType(gives, [each.kind for each in of]), name)
         return Value(self, self.builder.call(function, [each.made for each in of]))
 
     @contextmanager
@@ -260,3 +348,35 @@ class Code:
     def either(self, condition: Value) -> Iterator[tuple[Any, Any]]:
         with self.builder.if_else(condition.made) as (yes, no):
             yield yes, no
+
+
+Kernel = TypeVar("Kernel", bound=Callable[..., None])
+
+
+def apart(kernel: Kernel) -> Kernel:
+    """Writes a kernel, which takes the code and a layer first, as a function of its own: LLVM takes twice as
+    long for one long function as for many short ones."""
+
+    @wraps(kernel)
+    def write(code: Code, layer: Any, *given: Any) -> None:
+        arrays = [each for each in given if isinstance(each, Array | Value)]
+        with code.function_of(arrays, kernel.__name__) as taken:
+            kernel(code, layer, *(next(taken) if isinstance(each, Array | Value) else each for each in given))
+
+    return write  # type: ignore[return-value]
+
+
+def transposed(rows: Sequence[Value]) -> list[Value]:
+    """As many vectors as each has lanes, with rows and columns exchanged: of single numbers, then of squares
+    of 2, 4, ... on each side."""
+    lanes, side, rows = len(rows), 1, list(rows)
+    while side < lanes:
+        left = [lane - lane % (2 * side) + lane % side for lane in range(lanes)]  # the left square's lane
+        right = [lane // side % 2 * lanes for lane in range(lanes)]  # its lower half is the other vector's
+        for upper in (row for row in range(lanes) if row // side % 2 == 0):
+            pair = rows[upper], rows[upper + side]
+            for part, shift in enumerate((0, side)):
+                chosen = [lane + shift + other for lane, other in zip(left, right, strict=True)]
+                rows[upper + part * side] = pair[0].pick(chosen, pair[1])
+        side *= 2
+    return rows

@@ -5,7 +5,7 @@ around them: what a kernel covers of a row is contiguous. Weights follow the sam
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -24,11 +24,11 @@ def up(number: int, multiple: int) -> int:
 
 @dataclass(frozen=True)
 class Image:
-    """A layer's input or output."""
+    """A layer's input or output; a dense layer's output has one pixel."""
 
     channels: int
-    height: int
-    width: int
+    height: int = 1
+    width: int = 1
     margin: tuple[int, int] = (0, 0)  # rows above and below, columns left and right
 
     @property
@@ -41,6 +41,10 @@ class Image:
         return self.margin[0] * self.row + self.margin[1] * self.channels
 
     @property
+    def area(self) -> int:
+        return self.height * self.width
+
+    @property
     def size(self) -> int:
         return (self.height + 2 * self.margin[0]) * self.row
 
@@ -49,82 +53,104 @@ class Image:
         """From one sample to the next."""
         return up(self.size, LINE)
 
+    def halved(self) -> "Image":
+        return replace(self, height=self.height // 2, width=self.width // 2)
 
-class Convolution:
+
+class Packed:
+    """A layer, and where its weights lie: the matrix, its bias and, behind them, BatchNorm's weight and bias.
+
+    ``output`` is what the layer itself gives, ``result`` what the next one reads: the same, unless a tail
+    lies between them.
+    """
+
+    output: Image
+    result: Image
+
+    def __init__(self, layer: Layer, lanes: int, start: int, matrix: int, wide: int) -> None:
+        self.layer, self.tail, self.lanes, self.cuts = layer, layer.tail, lanes, layer.kind.cuts
+        self.norm = layer.tail.norm if layer.tail else None
+        self.start, self.wide = start, wide  # numbers in a row with one for each output
+        self.bias = start + matrix
+        self.scale, self.shift = self.bias + wide, self.bias + 2 * wide
+        self.end = self.bias + wide * (len(layer.shapes) - 1)
+
+    def views(self, packed: Tensor) -> list[Tensor]:
+        """The layer's parts inside the packed vector; the matrix may have other axes than the model's."""
+        rows = packed[self.bias : self.end].view(-1, self.wide)[:, : self.layer.shape[0]]
+        return [self.matrix(packed[self.start : self.bias]), *rows]
+
+    def matrix(self, packed: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Convolution(Packed):
     """A convolution on images of one size; its weights are packed as [outputs, kernel rows, row]."""
 
     def __init__(self, layer: Layer, lanes: int, start: int, image: Image, margin: tuple[int, int]) -> None:
-        kind, self.layer, self.lanes = layer.kind, layer, lanes
-        self.outputs, channels, *self.kernel = layer.shape
+        kind, (self.outputs, channels, *self.kernel) = layer.kind, layer.shape
         self.span = self.kernel[1] * channels  # numbers of an image's row that the kernel covers
         self.row = up(self.span, lanes)
         self.patch = self.kernel[0] * self.row
-        self.start = start
-        self.bias = start + self.outputs * self.patch
-        self.end = self.bias + up(self.outputs, lanes)
-        self.pools, self.cuts, self.stride = kind.pools, kind.cuts, kind.stride
+        super().__init__(layer, lanes, start, self.outputs * self.patch, up(self.outputs, lanes))
+        self.pools, self.stride = kind.pools, kind.stride
         self.down, self.right = kind.stride[0] * image.row, kind.stride[1] * channels  # to the next output's
         sides = zip((image.height, image.width), kind.padding, self.kernel, kind.stride, strict=True)
         height, width = ((side + 2 * pad - kernel) // stride + 1 for side, pad, kernel, stride in sides)
-        halve = 2 if kind.pools else 1
-        self.input, self.output = image, Image(self.outputs, height // halve, width // halve, margin)
+        whole = Image(self.outputs, height, width)
+        output = whole.halved() if kind.pools else whole
+        result = output.halved() if self.tail and self.tail.pools else output
+        self.input, self.result = image, replace(result, margin=margin)
+        self.output = output if self.tail else self.result
 
-    def views(self, packed: Tensor) -> tuple[Tensor, Tensor]:
-        """Its weight and bias inside the packed vector, in the model's shape."""
-        rows = packed[self.start : self.bias].view(self.outputs, self.kernel[0], self.row)
-        weight = rows[:, :, : self.span].unflatten(2, (self.kernel[1], -1)).permute(0, 3, 1, 2)
-        return weight, packed[self.bias : self.bias + self.outputs]
+    def matrix(self, packed: Tensor) -> Tensor:
+        rows = packed.view(self.outputs, self.kernel[0], self.row)
+        return rows[:, :, : self.span].unflatten(2, (self.kernel[1], -1)).permute(0, 3, 1, 2)
 
 
-class Dense:
+class Dense(Packed):
     """A linear layer; its weights are packed as [outputs, row]."""
 
     def __init__(self, layer: Layer, lanes: int, start: int, stride: int, image: Image | None) -> None:
-        self.layer, self.lanes, self.image, self.cuts = layer, lanes, image, layer.kind.cuts
-        self.row = up(layer.shape[1], lanes)
-        self.outputs = up(layer.shape[0], OUTPUTS)
-        self.stride, self.width = stride, up(self.outputs, LINE)  # between samples: of inputs, of outputs
-        self.start = start
-        self.bias = start + self.outputs * self.row
-        self.end = self.bias + self.width
+        self.row, self.outputs = up(layer.shape[1], lanes), up(layer.shape[0], OUTPUTS)
+        super().__init__(layer, lanes, start, self.outputs * self.row, up(self.outputs, LINE))
+        self.stride, self.image = stride, image  # between samples of inputs; what they were
+        self.output = self.result = Image(self.outputs)
 
-    def views(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+    def matrix(self, packed: Tensor) -> Tensor:
         real, inputs = self.layer.shape
-        weight = packed[self.start : self.bias].view(self.outputs, self.row)[:real, :inputs]
-        if self.image is not None:  # which the model flattens channel by channel
-            weight = weight.unflatten(1, (self.image.height, self.image.width, -1)).permute(0, 3, 1, 2)
-        return weight, packed[self.bias : self.bias + real]
+        weight = packed.view(self.outputs, self.row)[:real, :inputs]
+        if self.image is None:
+            return weight
+        # The model flattens it channel by channel.
+        return weight.unflatten(1, (self.image.height, self.image.width, -1)).permute(0, 3, 1, 2)
 
 
 class Layout:
     """A chain of layers on examples of one shape."""
 
     def __init__(self, chain: Chain, shape: tuple[int, ...], lanes: int) -> None:
-        self.chain, self.lanes = chain, lanes
-        self.images: list[Convolution] = []
-        self.dense: list[Dense] = []
-        if chain.is_linear:
-            image = Image(1, 1, prod(shape))
-        else:
-            image = Image(shape[0], shape[1], shape[2], chain.kinds[0].padding)
-        self.head, self.size = image, 0
-        stride, flattened = image.stride, not chain.is_linear
+        self.chain, self.lanes, self.size = chain, lanes, 0
+        self.layers: list[Convolution | Dense] = []
+        head = Image(shape[0], shape[1], shape[2], chain.kinds[0].padding) if chain.convolves else None
+        self.head = image = head or Image(1, 1, prod(shape))
         for layer, following in zip(chain.layers, [*chain.kinds[1:], Kind()], strict=True):
+            ours: Convolution | Dense
             if layer.kind.convolves:
-                self.images.append(Convolution(layer, lanes, self.size, image, following.padding))
-                image, self.size = self.images[-1].output, self.images[-1].end
-                stride = image.stride
+                ours = Convolution(layer, lanes, self.size, image, following.padding)
             else:
-                self.dense.append(Dense(layer, lanes, self.size, stride, image if flattened else None))
-                stride, self.size, flattened = self.dense[-1].width, self.dense[-1].end, False
+                flattened = image if image.area > 1 and chain.convolves else None
+                ours = Dense(layer, lanes, self.size, image.stride, flattened)
+            self.layers.append(ours)
+            image, self.size = ours.result, ours.end
+        self.images = [layer for layer in self.layers if isinstance(layer, Convolution)]
+        self.dense = [layer for layer in self.layers if isinstance(layer, Dense)]
 
     def pairs(self, packed: Tensor, vector: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each weight and bias: inside the packed vector, and inside the model's."""
-        layers: list[Convolution | Dense] = [*self.images, *self.dense]
-        for ours in layers:
-            theirs, (weight, bias) = ours.layer, ours.views(packed)
-            yield weight, theirs.weight(vector).view(weight.shape)
-            yield bias, theirs.bias(vector)
+        for layer in self.layers:
+            for ours, theirs in zip(layer.views(packed), layer.layer.parts(vector), strict=True):
+                yield ours, theirs.view(ours.shape)
 
     def pack(self, vector: Tensor) -> Tensor:
         packed = torch.zeros(self.size)

@@ -2,25 +2,27 @@
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcohort.core.optimiser import rule
-from fedcohort.core.round.local_training import Job
+from fedcohort.core.round.local_training import GATHER, Job
 from fedcohort.data.augment import LUMA
 from fedcohort.engines.chain import Chain
 from fedcohort.engines.vector.language import INT, REAL
-from fedcohort.engines.vector.layout import SAMPLES, Layout, up
+from fedcohort.engines.vector.layout import LINE, SAMPLES, Layout, up
 from fedcohort.engines.vector.machine import compiled
-from fedcohort.engines.vector.writer import INTS, NUMBERS, REALS, Writer
+from fedcohort.engines.vector.writer import ARRAYS, NUMBERS, Writer
 from fedcohort.models.flat import Weights
 from fedcohort.util.descent import BETAS
 from fedcohort.util.keyed import generator
 from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
+FEWEST = 8  # numbers of a channel in a batch, below which BatchNorm makes too much of their rounding
 PATIENCE = 1.0  # seconds of compiling, after which a word is said; most networks take less
 
 
@@ -31,11 +33,11 @@ class Program:
         self.layout = Layout(chain, shape, lanes)
         writer = Writer(self.layout)
         writer.write()
-        self.once, self.each = writer.scratch.once, writer.scratch.each
+        self.once, self.each, self.drawn = writer.scratch.once, writer.scratch.each, writer.drawn
         with told_after(PATIENCE, "compiling kernels for this network, which takes a few seconds, once"):
             self.machine = compiled(str(writer.code.module), lanes)
-        arrays, kinds = [ctypes.c_void_p] * len((*REALS, *INTS)), {INT: ctypes.c_int64, REAL: ctypes.c_float}
-        takes: list[Any] = [*arrays, *(kinds[kind] for kind in NUMBERS.values())]
+        kinds = {INT: ctypes.c_int64, REAL: ctypes.c_float}
+        takes: list[Any] = [*[ctypes.c_void_p] * len(ARRAYS), *(kinds[kind] for kind in NUMBERS.values())]
         self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))
         self.own = threading.local()
 
@@ -48,21 +50,26 @@ class Program:
             return False
         if self.once + self.each * capacity(job) > MOST:
             return False
+        if not self.settles(min(map(len, job.plan))):
+            return False
         labels = job.y[rows]
         if labels.min() < 0 or labels.max() >= self.layout.chain.layers[-1].shape[0]:
             return False
         even = head.height * head.width % self.layout.lanes == 0
         return job.augment is None or (bool(self.layout.images) and head.channels in LUMA and even)
 
+    def settles(self, samples: int) -> bool:
+        """Whether a batch of so many tells every BatchNorm enough of its channels."""
+        return all(samples * layer.output.area >= FEWEST for layer in self.layout.layers if layer.norm)
+
     def descend(self, job: Job, weights: Weights) -> Tensor | None:
         """A client's local steps, in place; the loss of each. None, and nothing done, where something is not
         a number any more: zeros that are skipped here would have made more of it."""
         step, (pull, center, offset, drift) = rule(job.local, job.view.lr), job.anchor
         sizes, pack = torch.tensor([len(batch) for batch in job.plan]), self.layout.pack
-        packed = pack(weights.params)
-        room = capacity(job)
+        packed, buffers = pack(weights.params), weights.buffers.clone()
         given: dict[str, Tensor | None] = {
-            "weights": packed, "slope": torch.empty_like(packed),
+            "weights": packed, "slope": torch.zeros_like(packed), "buffers": buffers,
             "velocity": torch.zeros_like(packed) if step.adam or step.momentum else None,
             "second": torch.zeros_like(packed) if step.adam else None,
             "rates": adam_rates(step.lr, len(sizes)) if step.adam else None,
@@ -70,20 +77,45 @@ class Program:
             "offset": None if offset is None else pack(offset),
             "drift": None if drift is None else pack(drift),
             "x": job.x, "y": job.y, "rows": torch.cat(job.plan), "sizes": sizes,
-            "losses": torch.empty(len(sizes)), "scratch": self.memory(room), **job.logits()._asdict(),
+            "losses": torch.empty(len(sizes)), "scratch": self.memory(capacity(job)),
+            **job.logits()._asdict(),
         }  # fmt: skip
         if job.augment is not None:
             draw = generator(*job.key, "augment")
             given["looks"] = job.augment.looks(map(len, job.plan), draw)
             given["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
         held = {name: each.contiguous() for name, each in given.items() if each is not None}
-        arrays = [held[name].data_ptr() if name in held else None for name in (*REALS, *INTS)]
-        numbers = len(sizes), room, int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
-        self.call(*arrays, *numbers)  # without the interpreter's lock
+        numbers = capacity(job), int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
+        self.run(held, numbers, job)
         if not (held["losses"].isfinite().all() and packed.isfinite().all()):
             return None
         self.layout.unpack(packed, weights.params)
+        weights.buffers.copy_(buffers)
         return held["losses"]
+
+    def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: Job) -> None:
+        """The call, without the interpreter's lock; several, where dropout draws very many numbers."""
+        draw, steps, samples = generator(*job.key, "dropout"), 0, 0
+        few = GATHER // (self.drawn * job.local.batch) if self.drawn else len(job.plan)
+        while steps < len(job.plan):
+            batches = job.plan[steps : steps + max(1, few)]
+            done = {"rates": steps, "losses": steps, "sizes": steps, "rows": samples, "looks": samples}
+            here = {name: array[done.get(name, 0) :] for name, array in held.items()}
+            here["keeps"] = self.keeps(batches, draw)
+            pointers = [here[name].data_ptr() if name in here else None for name in ARRAYS]
+            self.call(*pointers, len(batches), *numbers)
+            steps, samples = steps + len(batches), samples + sum(map(len, batches))
+
+    def keeps(self, batches: Sequence[Tensor], draw: torch.Generator) -> Tensor:
+        """What dropout keeps, batch by batch and layer by layer, drawn as the network's own layers do."""
+        kept = [torch.zeros(0, dtype=torch.uint8)]
+        for batch in batches:
+            for layer in self.layout.layers:
+                if layer.tail and layer.tail.drops:
+                    shape = len(batch), layer.layer.shape[0], layer.result.height, layer.result.width
+                    drawn = torch.empty(shape).bernoulli_(1 - layer.tail.drops, generator=draw)
+                    kept.append(drawn.permute(0, 2, 3, 1).to(torch.uint8).flatten())
+        return torch.cat([*kept, torch.zeros(LINE, dtype=torch.uint8)])  # vectors may reach over the end
 
     def memory(self, capacity: int) -> Tensor:
         """This worker's own, for batches of so many samples; zero where nobody has written."""
