@@ -1,5 +1,6 @@
 """A federation small enough to try a method on in milliseconds, and what to do with it."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import Report, start, step
 from fedcohort.core.round.merge import present
-from fedcohort.core.state import State, pack
+from fedcohort.core.state import State, pack, unpack
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
@@ -29,9 +30,14 @@ def _tiny_federation(seed: int, clients: int) -> Federation:
 
 def tiny_task(seed: int = 0, clients: int = 8, **conditions: Any) -> Task:
     """Twelve-dimensional blobs of four classes on a few skewed clients: a round takes milliseconds."""
-    federation = _tiny_federation(seed, clients)
-    given = {"local": Local(lr=0.2, epochs=2, batch=24), "cohort": 4, "seed": seed, **conditions}
-    return Task.of(federation, "mlp", {"widths": [8]}, **given)
+    given = {"local": Local(lr=0.2, epochs=2, batch=24), "cohort": 4, **conditions}
+    return replace(_plain_task(seed, clients), **given)
+
+
+@lru_cache(maxsize=8)
+def _plain_task(seed: int, clients: int) -> Task:
+    """Its network is made and tried out once: it is a template, which nobody trains."""
+    return Task.of(_tiny_federation(seed, clients), "mlp", {"widths": [8]}, seed=seed)
 
 
 def play(
@@ -48,13 +54,29 @@ def play(
     return state, reports
 
 
-@lru_cache(maxsize=4)
 def history(method: Method) -> tuple[State, ...]:
     """The states before and after each of ``ROUNDS`` rounds, which several laws start from."""
+    return tuple(state for state, _ in _made(method))
+
+
+def untouched(method: Method) -> tuple[State, ...]:
+    """Copies of the states of :func:`history`, each from before a round was played from it."""
+    return tuple(copy for _, copy in _made(method))
+
+
+@lru_cache(maxsize=4)
+def _made(method: Method) -> tuple[tuple[State, State], ...]:
     states = [play(method, tiny_task(), 0)[0]]
+    copies = [copied(states[0])]
     for _ in range(ROUNDS):
         states.append(play(method, tiny_task(), 1, states[-1])[0])
-    return tuple(states)
+        copies.append(copied(states[-1]))
+    return tuple(zip(states, copies, strict=True))
+
+
+def copied(state: State) -> State:
+    """What is left of a state that is packed and read again; nothing of it is shared."""
+    return unpack({key: value.clone() for key, value in pack(state).items()})
 
 
 def accuracy(method: Method, task: Task, state: State) -> float:
