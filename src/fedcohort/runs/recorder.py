@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,6 +78,7 @@ __all__ = ["CONFIG", "ENVIRONMENT", "ROSTER", "Recorder", "read_result", "read_t
 CLIENTS = "clients"  # a folder for what clients remember, if it is too much for the checkpoint
 CHECKPOINT_EVERY = 10  # rounds
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+PACKAGES = ("fedcohort", "torch", "numpy", "scipy", "scikit-learn")  # whose versions matter to a result
 FACTS = {"config": dict, "fingerprint": str, "table_bytes": Annotated[int, at_least(0)]}  # of a checkpoint
 
 
@@ -326,11 +327,13 @@ def disk_mistakes(directory: Path) -> Iterator[None]:
         ) from None
 
 
+_version = cache(version)  # which searches the disk for it
+
+
 def environment() -> dict[str, Any]:
     """Where and with what a run was made."""
-    packages = ("fedcohort", "torch", "numpy", "scipy", "scikit-learn")
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
         "command": sys.argv,
