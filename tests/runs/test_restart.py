@@ -34,6 +34,7 @@ from fedcohort.util.errors import UserError
 
 KEPT = ("state.safetensors", "table.csv", "result.json")
 ROUNDS = 5
+KILLS = 4
 SPLITTING = "fedgwc(tolerance=10.0, min_group=2)"  # every change is small enough: splits as soon as it may
 COMBINATIONS = (
     f"scaffold+{SPLITTING}",
@@ -342,9 +343,9 @@ def test_a_directory_can_move_before_it_is_resumed(tmp_path: Path) -> None:
     assert outcome.directory.parent == tmp_path / "elsewhere"
 
 
-@pytest.mark.parametrize("wanted", [1, pytest.param(4, marks=pytest.mark.deploy)])
-def test_kill_minus_nine(wanted: int, tmp_path: Path) -> None:
-    """The real program, killed at random moments of its work."""
+@pytest.mark.deploy
+def test_kill_minus_nine(tmp_path: Path) -> None:
+    """The real program, killed at random moments of its work; ``test_power_cut_at_any_write`` is its twin."""
     table = {**TABLE, "rounds": 40, "method": [COMBINATIONS[0], "fedlecc"], "evaluate": {"every": 4}}
     (tmp_path / "e.toml").write_text(tomli_w.dumps(table))
     program = [sys.executable, "-m", "fedcohort", "run", "--quiet"]
@@ -353,7 +354,7 @@ def test_kill_minus_nine(wanted: int, tmp_path: Path) -> None:
     compare(Experiment.read(tmp_path / "e.toml"), whole, Silent())
 
     draw, kills, command = random.Random(7), 0, [*anew, str(out)]
-    while kills < wanted:
+    while kills < KILLS:
         before = progress(out)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait(lambda process=process, before=before: progress(out) != before or process.poll() is not None)
@@ -362,7 +363,7 @@ def test_kill_minus_nine(wanted: int, tmp_path: Path) -> None:
         if process.wait() == 0:
             break
         kills, command = kills + 1, [*program, "--resume", str(out / "e-001")]
-    assert kills == wanted  # or the run is too short for this test
+    assert kills == KILLS  # or the run is too short for this test
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert everything(out / "e-001") == everything(whole / "e-001")
