@@ -178,8 +178,9 @@ def composition_page(entries: dict[str, dict[str, Any]]) -> str:
 COMPOSITIONS = """\
 # What composes with what
 
-✓ runs: three rounds on both engines, with finite weights, counted bytes and nobody chosen for a group that is
-not theirs. The test suite tries every pair. A number is refused, with the sentence under [Why not](#why-not).
+✓ runs: two rounds, three where there are groups, the last of them as on the reference engine, with finite
+weights, counted bytes and nobody chosen for a group that is not theirs. The test suite tries every pair. A
+number is refused, with the sentence under [Why not](#why-not).
 Two parts that claim the same role never compose, since a method has one of each, but transforms do: they run
 in the order in which they are named. A part that claims several roles stands in the tables of the first.
 `centralised` is a whole and takes no partner."""
