@@ -137,3 +137,34 @@ def test_dropout_draws_alike_whatever_memory_looks_like(kind):
         usual = flat.module.train()(x)
     with flat.random_by(7):
         assert flat.module.train()(x.to(**kind)).gt(0).equal(usual.gt(0))
+
+
+def tied() -> nn.Module:
+    first, last = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+    last.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), last)
+
+
+def test_a_tensor_with_two_names_is_one_tensor():
+    flat, x = Flat(tied), torch.arange(6.0).view(2, 3)
+    assert flat.num_params == 9
+    weights = flat.init(0)
+    w = weights.params.view(3, 3)
+    torch.testing.assert_close(flat.logits(weights, x), torch.tanh(x @ w.T) @ w.T)
+
+
+def resting() -> nn.Module:
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    module[1].eval()
+    return module
+
+
+def test_no_layer_sleeps_while_the_others_train():
+    """Given that way, or after an evaluation."""
+    flat = Flat(resting)
+    weights, x = flat.init(0), torch.randn(8, 2)
+    for _ in range(2):
+        before = weights.buffers.clone()
+        flat.logits(weights, x, training=True)
+        assert not weights.buffers.equal(before)
+        flat.logits(weights, x)

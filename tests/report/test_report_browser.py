@@ -60,9 +60,7 @@ def visible_titles(page: Any) -> list[str]:
     return page.locator("section:not([hidden]) article:not([hidden]) h2").all_inner_texts()
 
 
-def test_every_tab_opens_offline_without_a_word_in_the_console(
-    report: Opened, page_file: Path
-) -> None:
+def test_every_tab_opens_offline_without_a_word_in_the_console(report: Opened, page_file: Path) -> None:
     page, said, asked = report
     assert page.locator("nav button").count() == len(TABS)
     for tab in TABS:

@@ -42,7 +42,7 @@ class Flat:
             self.module = build()
         fixed = [torch.full((p.numel(),), not p.requires_grad) for p in self.module.parameters()]
         self.frozen = torch.cat(fixed) if any(part.any() for part in fixed) else None  # [P] stays as it is
-        self.module.train().requires_grad_(True)  # all have a gradient; whether it is used is another question
+        self.module.train().requires_grad_(True)  # all have a gradient, used or not
         self._params = _Layout([(name, p.shape) for name, p in self.module.named_parameters()])
         self._buffers = _Layout([(name, b.shape) for name, b in self.module.named_buffers()])
         named = (
