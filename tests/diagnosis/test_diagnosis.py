@@ -39,7 +39,7 @@ def iid(size: int, clients: int = 40, classes: int = 10) -> np.ndarray:
 
 @cache
 def by_luck(size: int) -> Diagnosis:
-    """Of clients that differ by luck alone; a search through few numbers of groups is as good as a long one."""
+    """Of clients that differ by luck alone; a short search for groups is as good as a long one."""
     return diagnose(iid(size), max_groups=4)
 
 
