@@ -135,6 +135,7 @@ def test_demo_compares_fedavg_with_five_papers(cli: Cli, monkeypatch: pytest.Mon
     assert groups == {"fedavg", "clust_psi_pfl"}
     assert kinds == {"fedavg", "fedgwc"}
     less = ["seeds=[0]", "method=['fedavg']"]
+    monkeypatch.setattr("fedcohort.report.write_report", lambda runs, out, private: out)  # seen above
     monkeypatch.setattr(Experiment, "read", lambda path, changes: read(path, [*changes, *less]))
     said = cli("demo", "--rounds", "1").out
     assert said.count("After 1 round (one seed)") == 3  # on test samples, as papers do

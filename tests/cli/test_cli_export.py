@@ -9,7 +9,7 @@ import sys
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,13 @@ import pytest
 import torch
 
 from fedcohort.cli.progress import Silent
+from fedcohort.export.served import Whose, served_model
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.recorder import read_table
 from fedcohort.serving.model import load_model
 from support import REPOSITORY
 from support.cli_calls import Answer, Cli
-from support.model_runs import answered_by_run, asked
+from support.model_runs import answered_by_run, asked, finished
 
 TRAINING = ("core", "engines", "methods", "presets", "runs", "export", "flower", "report", "diagnosis")
 
@@ -200,18 +201,51 @@ def test_what_a_client_of_a_deployment_keeps(table: Path, here: Path, cli: Cli) 
     assert Path("model.csv").read_bytes() == Path("mine.csv").read_bytes()
 
 
-def test_predictions_need_no_part_of_training(table: Path, here: Path, cli: Cli) -> None:
-    cli("export", str(table), "--out", "model")
+class Fresh(NamedTuple):
+    """A process that predicted and then exported: the rooms it was in before it exported, and its folders."""
+
+    rooms: set[str]
+    here: Path
+    shared: set[str]
+
+
+def caches() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("torchinductor_*")}
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
+    here = tmp_path_factory.mktemp("fresh")
+    run = finished(asked("table", here, "fedavg"), here / "runs")
+    served_model(run, Whose()).model.save(here / "model")
+    (here / "theirs").mkdir()
     code = (
-        "import sys\nfrom fedcohort.cli.app import main\n"
+        "import sys, tempfile; tempfile.tempdir = 'theirs'\nfrom fedcohort.cli.app import main\n"
         "try: main(['predict', 'model', 'rows.csv', '--out', 'a.csv'])\n"
-        "finally: print(*(name for name in sys.modules if name.startswith('fedcohort.')))"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*(name for name in sys.modules if name.startswith('fedcohort.')), flush=True)\n"
+        "main(['export', sys.argv[1], '--out', 'again'])"
     )
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    rooms = {name.split(".")[1] for name in done.stdout.splitlines()[-1].split()}
-    assert "serving" in rooms
-    assert rooms.isdisjoint(TRAINING)
+    own = {"PYTHONPATH": str(REPOSITORY / "src"), "TORCHINDUCTOR_CACHE_DIR": str(here / "cache")}
+    before, words = caches(), [sys.executable, "-c", code, str(run.directory)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, cwd=here, env={**os.environ, **own}
+    )
+    modules = done.stdout.splitlines()[-2].split()
+    return Fresh({name.split(".")[1] for name in modules}, here, caches() - before)
+
+
+def test_predictions_need_no_part_of_training(fresh: Fresh) -> None:
+    assert "serving" in fresh.rooms
+    assert fresh.rooms.isdisjoint(TRAINING)
+
+
+def test_no_folder_that_others_can_make_is_read(fresh: Fresh) -> None:
+    """PyTorch's cache is below /tmp, under a name that can be guessed."""
+    assert (fresh.here / "again/model.pt2").exists()
+    assert not any((fresh.here / "theirs").iterdir())
+    assert not (fresh.here / "cache").exists()
+    assert not fresh.shared
 
 
 FORMULA, ORDER = '=HYPERLINK("http://x","y")', "a\x1b]0;b\x07"
@@ -266,17 +300,3 @@ def test_what_a_client_kept_may_be_anybodys(table: Path, here: Path, cli: Cli) -
         forge(kept, architecture=architecture)
         for trust in ((), ("--trust",)):
             refused(cli("export", "home", "--out", "b", *trust), "model.json is damaged")
-
-
-def test_no_folder_that_others_can_make_is_read(table: Path, here: Path, cli: Cli) -> None:
-    """PyTorch's cache is below /tmp, under a name that can be guessed."""
-    (here / "theirs").mkdir()
-    own = "import sys, tempfile; tempfile.tempdir = 'theirs'"
-    code = f"{own}; from fedcohort.cli.app import main; main(sys.argv[1:])"
-    before = {path.name for path in Path(tempfile.gettempdir()).glob("torchinductor_*")}
-    words = [sys.executable, "-c", code, "export", str(table), "--out", "model"]
-    subprocess.run(words, check=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(here / "cache")})
-    assert (here / "model/model.pt2").exists()
-    assert not any((here / "theirs").iterdir())
-    assert not (here / "cache").exists()
-    assert {path.name for path in Path(tempfile.gettempdir()).glob("torchinductor_*")} == before

@@ -7,41 +7,37 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.cli_calls import contents
+from fedcohort.runs.recorder import Recorder
+from support.cli_calls import Cli, contents
 
 PROGRAM = [sys.executable, "-m", "fedcohort"]
 SCRIPT = Path(sys.executable).with_name("fedcohort")
+INSTALLED = [str(SCRIPT)] if SCRIPT.exists() else PROGRAM
 
 
-def call(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60)
-
-
-@pytest.mark.skipif(not SCRIPT.exists(), reason="not installed here")
-def test_console_script_runs_an_experiment(here: Path) -> None:
-    words = [SCRIPT, "run", "e.toml", "--json", "--quiet"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert [run["method"] for run in json.loads(done.stdout)["runs"]] == ["fedprox"]
+def call(program: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*program, *words], capture_output=True, text=True, timeout=60)
 
 
 def test_mistake_is_exit_code_two(here: Path) -> None:
     before = contents(here)
-    done = call("run", "e.toml", "--set", "local.lr=x")
+    done = call(PROGRAM, "run", "e.toml", "--set", "local.lr=x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: local.lr: 'x' is not a number\n"
     assert contents(here) == before
 
 
-def test_a_warning_is_one_sentence_said_once(here: Path) -> None:
+def test_console_script_runs_an_experiment_and_says_a_warning_once(here: Path) -> None:
     """Six clients, four of which train a round, so that at most two can rest; three shall."""
     methods = "method=['fedentopt', 'fedentopt+fedprox']"
-    done = call("run", "e.toml", "--set", "cohort=4", "--set", methods, "--json", "--quiet")
-    assert done.returncode == 0
+    done = call(INSTALLED, "run", "e.toml", "--set", "cohort=4", "--set", methods, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    ran = [run["method"] for run in json.loads(done.stdout)["runs"]]
+    assert ran == ["fedentopt", "fedentopt+fedprox"]
     assert done.stderr.startswith("warning: fedentopt: a buffer of 0.5 leaves too few clients")
     assert done.stderr.count("\n") == 1
 
@@ -54,7 +50,9 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     assert done.stderr == ""
 
 
-def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(here: Path) -> None:
+def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(
+    here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "run", "e.toml", "--set", "rounds=2000", "--out", "my runs", "--json", "--quiet"],
         stderr=subprocess.PIPE,
@@ -78,12 +76,17 @@ def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(here: Pa
     last = int(rows_before.splitlines()[-1].partition(",")[0])
     going_on = shlex.split(err.removeprefix(said))
     assert going_on == ["run", "--resume", "my runs/e-001"]
-    process = subprocess.Popen([*PROGRAM, *going_on], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for_rounds(here / "my runs", last + 10)
-    finally:
-        process.kill()
-        process.wait()
+    write = Recorder._write
+
+    def interrupted(*about: Any) -> None:
+        if rounds_of(table) >= last + 10:
+            raise KeyboardInterrupt
+        write(*about)
+
+    monkeypatch.setattr(Recorder, "_write", interrupted)
+    again = cli(*going_on)
+    assert (again.code, again.out) == (130, "")
+    assert rounds_of(table) >= last + 10
     assert table.read_text().startswith(
         rows_before
     )  # the stopped round was complete and nothing was done twice
@@ -93,8 +96,14 @@ def wait_for_rounds(out: Path, number: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for table in out.glob("*/*/table.csv"):
-            lines = table.read_bytes()[-4000:].splitlines()[:-1]  # the last may be half written
-            if lines and (head := lines[-1].partition(b",")[0]).isdigit() and int(head) >= number:
+            if rounds_of(table) >= number:
                 return
         time.sleep(0.02)
     raise AssertionError(f"round {number} did not come")
+
+
+def rounds_of(table: Path) -> int:
+    """The last round that stands in a table."""
+    lines = table.read_bytes()[-4000:].splitlines()[:-1]  # the last may be half written
+    head = lines[-1].partition(b",")[0] if lines else b""
+    return int(head) if head.isdigit() else 0

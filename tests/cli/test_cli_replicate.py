@@ -182,8 +182,9 @@ def test_code_in_a_folder_needs_trust(
         assert answer.code == 2
         assert "add --trust" in answer.err
         assert not (here / "canary").exists()
-    cli("replicate", "tiny/table1", "--scale", "small", "--trust", "--quiet")
-    assert (here / "canary").exists() or "mlflow" in code or "sweep" in code
+    if "mlflow" not in code and "sweep" not in code:  # what these would do leaves no trace here
+        cli("replicate", "tiny/table1", "--scale", "small", "--trust", "--quiet")
+        assert (here / "canary").exists()
 
 
 def test_a_program_of_somebody_else_needs_trust(cli: Cli, home: Path, here: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
 from fedcohort.core.roles import USES, Part
-from fedcohort.runs.client_messages import REFERENCE, reference
+from fedcohort.runs.client_messages import REFERENCE, Exchanged, reference
 from fedcohort.util.settings import settings_of
 
+Both = tuple[list[Exchanged], list[Exchanged]]
 SECTIONS = {"Equation:": "equation", "Where we differ:": "differences"}  # of a method file's docstring
 
 
@@ -20,7 +21,8 @@ def describe(name: str) -> dict[str, Any]:
     if "+" in name or "(" in name:
         return _combination(Method.parse(name))
     cls = METHODS.get(name)
-    part = cls()
+    part, remarks = cls(), remarks_on(cls)
+    exchanged = _exchanged(Method.of(part))
     return {
         "name": name,
         "roles": roles_of(cls),
@@ -29,12 +31,11 @@ def describe(name: str) -> dict[str, Any]:
         "title": " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split()),
         **read_story(inspect.getdoc(sys.modules[cls.__module__]) or ""),
         "parameters": [
-            {**setting._asdict(), "about": remarks_on(cls).get(setting.name, "")}
-            for setting in settings_of(cls)
+            {**setting._asdict(), "about": remarks.get(setting.name, "")} for setting in settings_of(cls)
         ],
         "needs": {use: USES[use] for use in sorted(part.uses())},
-        "sends": sends(name),
-        **_messages(Method.of(part)),
+        "sends": sends(part, exchanged),
+        **_messages(exchanged),
         "file": inspect.getsourcefile(cls),
     }
 
@@ -46,13 +47,17 @@ def _combination(method: Method) -> dict[str, Any]:
         "name": str(method),
         "parts": [_part(part) for part in method.parts],
         "needs": needs,
-        **_messages(method),
+        **_messages(_exchanged(method)),
     }
 
 
-def _messages(method: Method) -> dict[str, Any]:
+def _exchanged(method: Method) -> Both:
     """What leaves a client, and what it receives, with a model of known size."""
-    leaves, receives = ([], []) if method.pooled else reference(method)
+    return ([], []) if method.pooled else reference(method)
+
+
+def _messages(exchanged: Both) -> dict[str, Any]:
+    leaves, receives = exchanged
     return {
         "reference_model": REFERENCE,
         "leaves": [one._asdict() for one in leaves],
@@ -98,16 +103,13 @@ def remarks_on(cls: type) -> dict[str, str]:
     return remarks
 
 
-def sends(name: str) -> str:
+def sends(part: Part, exchanged: Both) -> str:
     """What travels each round, in words."""
-    cls = METHODS.get(name)
-    part = cls()
     if part.pooled:
         return "all training data, once"
     if part.silent:
         return "nothing"
-    both = reference(Method.of(part))
-    counted = ([own for own in each if own.bytes and own.message != "evaluation"] for each in both)
+    counted = ([own for own in each if own.bytes and own.message != "evaluation"] for each in exchanged)
     up, down = ("; ".join(f"{own.bytes:,} bytes {own.when}" for own in each) for each in counted)
     return f"down {down}; up {up} ({REFERENCE})"
 
