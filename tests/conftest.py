@@ -16,6 +16,9 @@ from support.run_files import CONFIG, HEADER, Write, rows
 
 torch.set_num_threads(1)  # tests run beside each other
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what it starts with & deaf to Ctrl-C
+MEMORY = Path("/dev/shm")  # where it is: in Linux
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:  # else on disk, where each write waits
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

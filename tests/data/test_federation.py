@@ -295,7 +295,7 @@ def test_domains_need_images() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": torch.full((400, 3), float("nan"))}, "1200 values of the training set are NaN"),
+        ({"x": torch.full((400, 3), float("nan"))}, "the training set has 1,200 NaN or infinite values"),
         ({"y": torch.zeros(400, dtype=torch.int64)}, "all labels are equal"),
         ({"y": torch.arange(300)}, "400 examples but 300 labels"),
         ({"y": torch.arange(400)}, "labels run from 0 to 399"),
