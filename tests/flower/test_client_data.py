@@ -226,3 +226,14 @@ def test_a_client_says_itself_which_rows_it_leaves_out(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="column 'age' is empty in 1 of 41 rows"):
         read_data(own, asked, 0)
     assert int(read_data({**own, "drop-incomplete": 1}, asked, 0).federation.sizes.sum()) == 40
+
+
+def test_whose_rows_they_are_is_no_feature(tmp_path: Path) -> None:
+    """A table cut out of the one that all would make has the column that tells clients apart there."""
+    path = hospital(tmp_path / "a.csv", LABELS[0], 0)
+    own = {"data": str(path), "label": "outcome"}
+    asked = experiment("fedavg", **{**TABLE, "data": {**TABLE["data"], "client": "site"}})
+    without = read_data(own, asked, 0).federation.train.x
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"site,{lines[0]}", *(f"north,{line}" for line in lines[1:])]))
+    assert read_data(own, asked, 0).federation.train.x.equal(without)

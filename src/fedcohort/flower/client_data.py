@@ -64,6 +64,7 @@ def _table(settings: Settings, experiment: Experiment) -> Dataset:
     """The client's CSV or Parquet file, read with the experiment's options for tables."""
     from fedcohort.data.sources import COMMON, places_in
     from fedcohort.data.sources.table import Table, refuse_apart
+    from fedcohort.data.tables import read_table
     from fedcohort.util.settings import build
 
     given = experiment.data if experiment.data["source"] == "table" else {}
@@ -77,7 +78,10 @@ def _table(settings: Settings, experiment: Experiment) -> Dataset:
     options["drop_incomplete"] = bool(settings.get("drop-incomplete", False))
     if "label" in settings:
         options["label"] = settings["label"]
-    return build(Table, options, "data").load(Places.of(None), share=True)
+    table = build(Table, options, "data")
+    frame = read_table(table.path, Places.of(None), table.layout)
+    whose = given.get("client")  # here all rows are the same client's, and its name would be no feature
+    return table.of(frame.drop(whose, strict=False) if whose else frame, None, share=True)
 
 
 def _loaded(settings: Settings, experiment: Experiment) -> Dataset:
