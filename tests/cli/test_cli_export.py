@@ -143,6 +143,15 @@ def test_groups_and_newcomers(here: Path, cli: Cli) -> None:
     refused(cli("export", run, "--out", "o", "--newcomer", "counts.csv"), "tells of 2 newcomers")
 
 
+def test_one_model_is_every_newcomers_whoever_told_labels(here: Path, cli: Cli) -> None:
+    experiment = asked("npz", here, "fedavg", privacy={"counts": "withheld"})
+    _, outcomes = compare(experiment, here / "runs", Silent())
+    pl.DataFrame({"client": ["new"], "0": [3], "1": [4], "2": [0]}).write_csv("counts.csv")
+    answer = cli("export", str(outcomes[0].directory), "--out", "m", "--newcomer", "counts.csv")
+    assert answer.code == 0, answer.err
+    assert (here / "m/model.safetensors").exists()
+
+
 def test_a_card_tells_of_those_whom_it_serves(table: Path, here: Path, cli: Cli) -> None:
     """The accuracy of one client, by its own test samples."""
     own = [row for row in read_table(table / "table.csv") if row.scope == "personal" and row.client == "s1"]

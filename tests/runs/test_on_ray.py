@@ -329,7 +329,7 @@ def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
 @pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
 def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path):
     """Of one run with its clients on all machines, and of runs on all machines."""
-    table = {**ASKED, "method": methods, "rounds": 300}
+    table = {**ASKED, "method": methods, "rounds": 300, "evaluate": {"on": "test"}}
     whole, _ = compare(Experiment.of({**table, "run": {"ray": three.address}}), tmp_path / "whole", Silent())
     (tmp_path / "far.toml").write_text(tomli_w.dumps(table))
     words = [

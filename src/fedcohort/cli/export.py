@@ -94,10 +94,10 @@ def _nearest_group(run: "FinishedRun", counts: Path, label: str | None) -> int:
     from fedcohort.diagnosis.assign import join_by_counts
     from fedcohort.diagnosis.read import read_counts
 
-    joining = join_by_counts(run, read_counts(counts, None, label, single=True))
-    if len(joining.clients) != 1:
-        raise UserError(f"{counts} tells of {len(joining.clients)} newcomers: give the counts of one")
-    return joining.group[0]
+    told = read_counts(counts, None, label, single=True)
+    if len(told.client_names) != 1:
+        raise UserError(f"{counts} tells of {len(told.client_names)} newcomers: give the counts of one")
+    return 0 if run.models == 1 else join_by_counts(run, told).group[0]  # one model asks nobody for labels
 
 
 def predict(
