@@ -144,7 +144,7 @@ def test_groups_and_newcomers(here: Path, cli: Cli) -> None:
 
 
 def test_one_model_is_every_newcomers_whoever_told_labels(here: Path, cli: Cli) -> None:
-    experiment = asked("npz", here, "fedavg", privacy={"counts": "withheld"})
+    experiment = asked("npz", here, "fedavg", privacy={"counts": "withheld"}, data={"scale": "none"})
     _, outcomes = compare(experiment, here / "runs", Silent())
     pl.DataFrame({"client": ["new"], "0": [3], "1": [4], "2": [0]}).write_csv("counts.csv")
     answer = cli("export", str(outcomes[0].directory), "--out", "m", "--newcomer", "counts.csv")
