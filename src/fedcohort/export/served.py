@@ -11,13 +11,10 @@ from fedcohort.core.disclosure import Disclosed
 from fedcohort.core.evaluate import served_by, serving
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.data.locate import Places
+from fedcohort.data.own_table import own_table
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Scale
-from fedcohort.data.sources import COMMON, places_in
-from fedcohort.data.sources.table import Table
-from fedcohort.data.tables import read_table
 from fedcohort.models.flat import Weights
 from fedcohort.runs.comparison import Job, refuse_misfit, reopen
 from fedcohort.runs.own_models import read_model
@@ -30,7 +27,7 @@ from fedcohort.serving.rows import read_rows
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import damaged
-from fedcohort.util.settings import build, nearest
+from fedcohort.util.settings import nearest
 from fedcohort.util.user_code import resume_command
 
 BEFORE = "before its clients train it further"
@@ -177,10 +174,8 @@ def _preparation(
 
 def _learnt(data: dict[str, Any], rows: Path, roster: Revealed) -> Preparation:
     """As a client of a deployment reads its table: the server never sees one."""
-    others = {*COMMON, *places_in(data), "client", "empty", "drop_incomplete"}
-    options = {key: value for key, value in data.items() if key not in others}
-    table = build(Table, {**options, "path": str(rows)}, "data")
-    preparation = table.learn(read_table(table.path, Places.of(), table.layout))
+    table, frame = own_table(data, rows)
+    preparation = table.learn(frame)
     if data.get("scale") == "none" or not bool(preparation.numbers.any()):
         return preparation
     return replace(preparation, scale="client" if roster.scale is None else "federated")

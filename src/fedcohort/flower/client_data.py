@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedcohort.data import Dataset, Places, federate
+from fedcohort.data import Dataset, federate
 from fedcohort.data.federation import ClientData
 from fedcohort.data.labels import encode_labels
 from fedcohort.data.partition import partitioner
@@ -62,26 +62,20 @@ def _name(settings: Settings) -> str:
 
 def _table(settings: Settings, experiment: Experiment) -> Dataset:
     """The client's CSV or Parquet file, read with the experiment's options for tables."""
-    from fedcohort.data.sources import COMMON, places_in
-    from fedcohort.data.sources.table import Table, refuse_apart
-    from fedcohort.data.tables import read_table
-    from fedcohort.util.settings import build
+    from fedcohort.data.own_table import own_table
+    from fedcohort.data.sources.table import refuse_apart
 
-    given = experiment.data if experiment.data["source"] == "table" else {}
-    refuse_apart(given, experiment.scale)
-    not_mine = {*COMMON, *places_in(experiment.data), "client", "empty", "drop_incomplete"}
-    options = {key: value for key, value in given.items() if key not in not_mine}
-    options["path"] = str(Path(settings["data"]).expanduser())
+    if experiment.data["source"] == "table":
+        refuse_apart(experiment.data, experiment.scale)
     # Whoever chooses which words count as empty, or which rows are left out, could tell from what is left
     # which words there are.
-    options["empty"] = [word for word in str(settings.get("empty", "")).split(EMPTY_WORDS) if word]
-    options["drop_incomplete"] = bool(settings.get("drop-incomplete", False))
-    if "label" in settings:
-        options["label"] = settings["label"]
-    table = build(Table, options, "data")
-    frame = read_table(table.path, Places.of(None), table.layout)
-    whose = given.get("client")  # here all rows are the same client's, and its name would be no feature
-    return table.of(frame.drop(whose, strict=False) if whose else frame, None, share=True)
+    own = {
+        "empty": [word for word in str(settings.get("empty", "")).split(EMPTY_WORDS) if word],
+        "drop_incomplete": bool(settings.get("drop-incomplete", False)),
+        **({"label": settings["label"]} if "label" in settings else {}),
+    }
+    table, frame = own_table(experiment.data, Path(settings["data"]).expanduser(), **own)
+    return table.of(frame, None, share=True)
 
 
 def _loaded(settings: Settings, experiment: Experiment) -> Dataset:
