@@ -83,6 +83,8 @@ WATCHED = frozenset((*RUNS_CODE, *WRITES, "open", "import"))
 def watched(home: Path, seconds: float) -> Iterator[None]:
     """Inside, every forbidden act is an exception, also if somebody swallows the first one."""
     Guard.install()
+    caches = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # in a fresh clone a first import would write beside its source
     Guard.home, Guard.seen = home.resolve(), None
     signal.setitimer(signal.ITIMER_PROF, seconds)  # of work, whoever else is at work here
     try:
@@ -92,6 +94,7 @@ def watched(home: Path, seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         Guard.home = None
+        sys.dont_write_bytecode = caches
     if Guard.seen is not None:
         raise Guard.seen
 

@@ -1,6 +1,8 @@
 """A slice of ``make fuzz``: the same cases, a few hundred of them; and the fuzzer finds what is planted."""
 
 import contextlib
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,15 @@ def test_code_and_files_elsewhere_are_noticed_even_if_swallowed(harm: Any, tmp_p
     with pytest.raises(Forbidden):
         _swallow(harm, home)
     assert not (tmp_path / "escaped").exists()
+
+
+def test_a_first_import_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "never_imported_before.py").write_text("")
+    with watched(tmp_path / "case", 5.0):
+        importlib.import_module("never_imported_before")
+    assert not sys.dont_write_bytecode
 
 
 def _swallow(harm: Any, home: Path) -> None:
