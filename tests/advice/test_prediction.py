@@ -143,7 +143,7 @@ def test_noised_counts_are_judged_by_runs_with_noised_counts() -> None:
         return advise(SPLIT, 2, epsilon=epsilon, evidence=joined)
 
     assert (both(None).best.method, both(1.0).best.method) == ("scaffold", "ifca")
-    assert "an epsilon of 0.1, and 1 were measured" in both(0.1).outside
+    assert "epsilon: 0.1 here, 1 in what was measured" in both(0.1).outside
     with pytest.raises(UserError, match="nothing was measured with noised"):
         advise(SPLIT, 2, epsilon=1.0, evidence=THREE)
 
@@ -166,10 +166,10 @@ def test_where_the_table_is_no_judge_the_best_three_are_to_be_tuned(wanted, unsu
 
 def test_what_lies_outside_of_all_that_was_measured_is_said() -> None:
     told = advise([[10, 0]] * 50, 2, evidence=THREE).outside
-    assert "50 clients, and 2 were measured" in told
+    assert "clients: 50 here, 2 in what was measured" in told
     alone = advise([[10, 0]] * 50, 1, evidence=THREE).outside
-    assert any(words.startswith("1 client a round, and ") for words in alone)
-    assert not any(words.startswith("2 clients a round") for words in told)
+    assert any(words.startswith("clients a round: 1 here, ") for words in alone)
+    assert not any(words.startswith("clients a round") for words in told)
 
 
 def test_the_table_that_ships() -> None:

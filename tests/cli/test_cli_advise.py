@@ -38,7 +38,7 @@ def test_a_panel_says_what_to_do_and_why(cli: Cli) -> None:
     assert "most like it that were measured, ifca did best on" in out
     assert "local.lr was best at 0.1 (fedavg: 0.1)" in out
     assert """--set 'method=["fedavg", "ifca"]'""" in out
-    assert "this federation has 3 clients, and 2 were measured" in out
+    assert "clients: 3 here, 2 in what was measured; the advice is a guess there" in out
 
 
 def test_where_the_table_is_no_judge_tuning_is_advised(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

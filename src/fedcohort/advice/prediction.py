@@ -4,8 +4,7 @@ Federations are compared by what label counts tell of them (``COMPARED``), each 
 standard deviation over the table. The nearest ones are averaged, the nearer the heavier.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from fedcohort.advice.evidence import BASE, FEATURES, Evidence, features_of, shi
 from fedcohort.core.method import Method
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
-from fedcohort.util.words import counted
 
 NEAR = 12  # federations that count
 FEWEST = 3  # of them on which a method was tried, or nothing is said of it
@@ -24,15 +22,14 @@ SEVERAL = 3  # methods to tune where the table is no good judge of which is best
 INTERVAL = 0.1, 0.9  # of the gains on them
 COMPARED = ("emd_share", "held", "share", "samples")  # features by which federations are near each other
 MAGNITUDES = {"samples"}  # those that are compared by their logarithm
-WORDS: dict[str, Callable[[float], str]] = {  # of features, where they lie outside what was measured
-    "clients": lambda value: counted(value, "client"),
-    "classes": lambda value: counted(value, "class"),
-    "samples": lambda value: f"{counted(value, 'sample')} of a client",
-    "cohort": lambda value: f"{counted(value, 'client')} a round",
-    "share": "{:.0%} of the clients a round".format,
-    "gini": "sizes with a Gini coefficient of {:.2f}".format,
+WORDS = {  # of features, where they lie outside what was measured, and how their numbers are written
+    "clients": ("clients", ",.0f"),
+    "classes": ("classes", ",.0f"),
+    "samples": ("samples of a client", ",.0f"),
+    "cohort": ("clients a round", ",.0f"),
+    "share": ("share of the clients a round", ".0%"),
+    "gini": ("Gini coefficient of sizes", ".2f"),
 }
-NUMBER = re.compile(r"[\d.,]*\d%?")
 
 
 class Expected(NamedTuple):
@@ -192,15 +189,15 @@ def _outside(evidence: Evidence, features: Mapping[str, float], epsilon: float |
     """In which features a federation is unlike all that were measured."""
     measured = {name: evidence.features[:, place] for place, name in enumerate(FEATURES)}
     told = [
-        f"{words(features[name])}, and {_range(measured[name], words)} were measured"
-        for name, words in WORDS.items()
+        _unlike(words, features[name], measured[name], form)
+        for name, (words, form) in WORDS.items()
         if not 0.9 * measured[name].min() <= features[name] <= 1.1 * measured[name].max()
     ]
     if epsilon is not None and not evidence.epsilon.min() <= epsilon <= evidence.epsilon.max():
-        told.append(f"an epsilon of {epsilon:g}, and {_range(evidence.epsilon, '{:g}'.format)} were measured")
+        told.append(_unlike("epsilon", epsilon, evidence.epsilon, "g"))
     return told
 
 
-def _range(values: Array, words: Callable[[float], str]) -> str:
-    low, high = (re.findall(NUMBER, words(value))[0] for value in (values.min(), values.max()))
-    return low if low == high else f"{low} to {high}"
+def _unlike(words: str, here: float, measured: Array, form: str) -> str:
+    own, low, high = (format(value, form) for value in (here, measured.min(), measured.max()))
+    return f"{words}: {own} here, {low if low == high else f'{low} to {high}'} in what was measured"

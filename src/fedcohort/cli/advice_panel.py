@@ -34,7 +34,7 @@ def _rows(advice: Advice) -> Iterator[tuple[str, str]]:
     yield "why", _why(advice)
     yield "settings", f"its defaults; {_rates(best.method)}"
     for what in advice.outside:
-        yield "beware", f"this federation has {what}: the advice is a guess there."
+        yield "beware", f"{what}; the advice is a guess there."
     if len(advice.choices) == 1:
         names, then = dict.fromkeys((BASE, *advice.choices)), "run experiment.toml --seeds 0,1,2"
     else:

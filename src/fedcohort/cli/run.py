@@ -86,7 +86,7 @@ def run(
             asked = Experiment.read(experiment or settings_file(resume), changes)
             asked = asked.swept(sweep or [], also_as_it_is=True)
             asked = asked if experiment else asked.running_on("")  # a directory does not say where
-            refuse_many(asked.runs, yes)
+            refuse_many(asked.count_runs(), yes)
             plan = extend(plan, asked)
         _carry_out(plan.tracked(track or []).running_on(ray), as_json, quiet)
         return
@@ -99,7 +99,7 @@ def run(
     from fedcohort.runs.experiment import Experiment
 
     asked = Experiment.read(experiment, changes).swept(sweep or []).tracked(track or []).running_on(ray)
-    refuse_many(asked.runs, yes)
+    refuse_many(asked.count_runs(), yes)
     _compare(asked, out, as_json, quiet)
 
 

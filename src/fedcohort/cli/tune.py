@@ -75,7 +75,7 @@ def tune(
             raise UserError("name an experiment file, or a directory of tuning with --resume")
         asked = without_tuned(Experiment.read(experiment, overrides or []))
         trials = _trials(budget, per_method, limit, len(asked.methods))
-        refuse_many(asked.runs * (trials or 1), yes)
+        refuse_many(asked.count_runs() * (trials or 1), yes)
         tuning = begin(asked, out, sampler, trials, seconds_of(limit, "--time"))
         if not (as_json or quiet):
             tell(notes(asked))

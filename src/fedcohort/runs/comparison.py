@@ -164,7 +164,7 @@ def reopen(
         raise damaged(path, "a run has a method, and auto is none")
     experiment = Experiment.of({**table, "run": {}}, path.stem)  # a stranger's cluster is not for our data
     if path.name == ASKED:
-        agree(experiment.runs)
+        agree(experiment.count_runs())
         plan = _plan(experiment, directory)
         adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan, str(path), "undo that change")
@@ -279,7 +279,7 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
 def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
     """Every method under all conditions with every seed. Those of one federation follow each other: it is
     made once."""
-    _ = experiment.runs  # refuses too many, before they are listed
+    experiment.count_runs()  # refuses too many, before they are listed
     by_federation: dict[str, list[tuple[Point, Experiment]]] = {}
     for point, variant in experiment.variants():
         by_federation.setdefault(variant.dealing, []).append((point, variant))

@@ -255,8 +255,7 @@ class Experiment:
                     assign(table, key, value, f"sweep: {key}")
             yield point, Experiment.of(table, self.name).with_methods(with_settings(self.methods, point))
 
-    @property
-    def runs(self) -> int:
+    def count_runs(self) -> int:
         """How many it makes, at most: what is the same under several conditions is run once."""
         runs = len(self.sweep) * len(self.seeds) * len(self.methods)
         if runs > MOST:
