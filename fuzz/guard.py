@@ -83,8 +83,9 @@ WATCHED = frozenset((*RUNS_CODE, *WRITES, "open", "import"))
 def watched(home: Path, seconds: float) -> Iterator[None]:
     """Inside, every forbidden act is an exception, also if somebody swallows the first one."""
     Guard.install()
-    caches = sys.dont_write_bytecode
+    bytecode, cache = sys.dont_write_bytecode, os.environ.get("FEDCOHORT_CACHE", "")
     sys.dont_write_bytecode = True  # in a fresh clone a first import would write beside its source
+    os.environ["FEDCOHORT_CACHE"] = str(home / "cache")  # and a first network into the user's cache
     Guard.home, Guard.seen = home.resolve(), None
     signal.setitimer(signal.ITIMER_PROF, seconds)  # of work, whoever else is at work here
     try:
@@ -94,7 +95,7 @@ def watched(home: Path, seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         Guard.home = None
-        sys.dont_write_bytecode = caches
+        sys.dont_write_bytecode, os.environ["FEDCOHORT_CACHE"] = bytecode, cache
     if Guard.seen is not None:
         raise Guard.seen
 

@@ -5,11 +5,12 @@ import logging
 import os
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from fedcohort.util.errors import UserError
+from fedcohort.util.files import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Places:
 
     given: Path | None = None  # the source's own 'path' option
     root: Path | None = None
-    cache: Path = Path("~/.cache/fedcohort")
+    cache: Path = field(default_factory=cache_folder)
     offline: bool = False
 
     @classmethod
@@ -57,11 +58,10 @@ class Places:
         """From an option and the environment: FEDCOHORT_DATA, FEDCOHORT_CACHE, FEDCOHORT_OFFLINE."""
         base = root or os.environ.get("FEDCOHORT_DATA")
         base = user_path(str(base)) if base else None
-        cache = Path(os.environ.get("FEDCOHORT_CACHE") or cls.cache).expanduser()
         if base and not base.is_dir():
             raise UserError(f"there is no data folder {base}: check 'root' or FEDCOHORT_DATA")
         offline = bool(os.environ.get("FEDCOHORT_OFFLINE"))
-        return cls(None, base, cache, offline)
+        return cls(None, base, offline=offline)
 
     def at(self, path: str | None) -> "Places":
         """The same places, with the user's own folder first."""

@@ -21,6 +21,11 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file would let us wait for ever
 
 
+def cache_folder() -> Path:
+    """For what can be had again."""
+    return Path(os.environ.get("FEDCOHORT_CACHE") or "~/.cache/fedcohort").expanduser()
+
+
 def damaged(path: Path, why: object, cure: str = RESTORE) -> UserError:
     return UserError(f"{path} is damaged ({' '.join(str(why).split())[:300]}): {cure}")
 

@@ -3,7 +3,14 @@
 import platform
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from fedcohort.engines.vector.kept import Kept
+
+# Kernels are unrolled as they are written, so little is left to be found. LLVM's usual passes take six times
+# as long as these, and what they make is no faster.
+PASSES = "sroa", "simplify_cfg", "instruction_combine", "loop_rotate", "instruction_combine"
 
 
 def usual_lanes() -> int:
@@ -20,21 +27,20 @@ def compiled(text: str, lanes: int) -> Any:
     AVX-512."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    cpu = llvm.get_host_cpu_name()
     features = llvm.get_host_cpu_features().flatten() + ("" if lanes == 16 else ",-avx512f")
     target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True
+        cpu=cpu, features=features, opt=2, jit=True
     )
-    module = llvm.parse_assembly(text)
+    kept = Kept("\n".join([llvmlite.__version__, target.triple, cpu, features, *PASSES, text]))
+    module, code = llvm.parse_assembly(text), kept.read()
     module.verify()
-    # Kernels are unrolled as they are written, so little is left to be found. LLVM's usual passes take six
-    # times as long as these, and what they make is no faster.
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_instruction_combine_pass()
-    passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options()))
+    if code is None:
+        passes = llvm.create_new_module_pass_manager()
+        for name in PASSES:
+            getattr(passes, f"add_{name}_pass")()
+        passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options()))
     engine = llvm.create_mcjit_compiler(module, target)
+    engine.set_object_cache(lambda _, made: kept.write(made), lambda _: code)
     engine.finalize_object()
     return engine

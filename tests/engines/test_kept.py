@@ -1,0 +1,94 @@
+"""Machine code of earlier processes: executed again where it is whole and nobody else can have written it."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedcohort.engines.vector import kept as keeping
+from fedcohort.engines.vector.kept import Kept
+
+machine = pytest.importorskip("fedcohort.engines.vector.machine", reason="fedcohort[fast] is not installed")
+PROGRAM = "define i32 @answer() {{ ret i32 {} }}"
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    monkeypatch.setenv("FEDCOHORT_CACHE", str(tmp_path))
+    kept = Kept("a program")
+    kept.write(b"its code")
+    return kept
+
+
+def test_what_was_written_is_read_and_nothing_else(kept: Kept) -> None:
+    assert kept.read() == b"its code"
+    assert Kept("a program").read() == b"its code"
+    assert Kept("another program").read() is None
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes()[:-1] + b"!"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.chmod(0o666),
+        lambda path: path.parent.chmod(0o777),
+        lambda path: path.parent.chmod(0o770),
+    ],
+    ids=["cut", "changed", "empty", "a file for all", "a folder for all", "a folder for a group"],
+)
+def test_what_is_not_surely_ours_is_not_executed(harm: Callable[[Path], object], kept: Kept) -> None:
+    harm(kept.path)
+    assert kept.read() is None
+
+
+@pytest.mark.parametrize("strange", ["the file", "the folder"])
+def test_somebody_elses_is_not_executed(strange: str, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    inode = (kept.path if strange == "the file" else kept.path.parent).stat().st_ino
+    owner = lambda about: os.getuid() + (about.st_ino == inode)  # noqa: E731
+    really = keeping._is_ours
+
+    def seen(about: os.stat_result) -> bool:
+        return really(os.stat_result((*about[:4], owner(about), *about[5:])))
+
+    monkeypatch.setattr(keeping, "_is_ours", seen)
+    assert kept.read() is None
+
+
+@pytest.mark.parametrize("home", ["file", "~nobody-of-that-name"])
+def test_where_nothing_can_be_kept_nothing_is(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("FEDCOHORT_CACHE", home if home.startswith("~") else str(tmp_path / home))
+    kept = Kept("a program")
+    kept.write(b"its code")
+    assert kept.read() is None
+
+
+def test_the_oldest_make_room(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST", 2)
+    os.utime(kept.path, (0, 0))
+    for name in ("second", "third"):
+        Kept(name).write(b"code")
+    assert kept.read() is None
+    assert Kept("second").read() == Kept("third").read() == b"code"
+    assert len(list(kept.path.parent.iterdir())) == 2
+
+
+def test_a_program_is_compiled_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(number: int, lanes: int = 8) -> int:
+        engine = machine.compiled(PROGRAM.format(number), lanes)
+        return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address("answer"))()
+
+    assert answer(7) == 7
+    made = len(list(kept.path.parent.iterdir()))
+    monkeypatch.setattr(machine.llvm, "create_new_module_pass_manager", None)  # no more compiling
+    assert answer(7) == 7
+    assert len(list(kept.path.parent.iterdir())) == made
+    for other in (lambda: answer(8), lambda: answer(7, 16)):
+        with pytest.raises(TypeError):
+            other()
