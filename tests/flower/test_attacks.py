@@ -483,7 +483,7 @@ def test_an_answer_that_is_announced_and_held_back_delays_nobody(
 
 def test_how_much_is_believed_is_the_operators_choice(tmp_path: Path) -> None:
     """Client 2 has a hundred times the data of most, and says so truthfully."""
-    honest = by_one(messages.PROFILE, with_facts(sizes=[2601, 5, 5]))
+    honest = by_one(messages.PROFILE, with_facts(sizes=[4501, 5, 5]))
     attacked(tmp_path / "less", "fedavg", honest)
     assert len(met(tmp_path / "less").clients) == CLIENTS - 1
     assert "more than 100 times the samples of most (trust.max_size_ratio)" in log_of(tmp_path / "less")

@@ -9,7 +9,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.runs.client_messages import leaving
 from fedcohort.runs.run import run
-from support.flower_tiny import TINY, experiment, through_flower
+from support.flower_tiny import CLIENTS, TINY, experiment, through_flower
 from support.sizes import size_of
 
 METHODS = ["fedlecc", "ifca(groups=2)", "cafa", "qfedavg", "fedsoft(groups=2)"]
@@ -36,9 +36,9 @@ def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path
 
 def test_what_is_listed_is_what_leaves(tmp_path: Path) -> None:
     local = {"lr": 0.1, "steps": 2, "bn": "local"}
-    asked = experiment("fedavg", rounds=2, cohort=8, model="support.networks:normed", local=local)
+    asked = experiment("fedavg", rounds=2, cohort=CLIENTS, model="support.networks:normed", local=local)
     task, (method,) = asked.task(0), asked.methods
-    listed = {one.message: one for one in leaving(method, task.profile(method), asked.privacy, 2, 8)}
+    listed = {one.message: one for one in leaving(method, task.profile(method), asked.privacy, 2, CLIENTS)}
     assert "buffers" not in listed["training"].what
     _, grid = through_flower(asked, tmp_path)
     for kind, _, _, reply in grid.seen:

@@ -13,7 +13,7 @@ from flwr.common.serde import recorddict_to_proto
 from fedcohort.core.schema import FACTS, Fields, bytes_of, fields_of
 from fedcohort.flower import messages
 from support.exchanged import Exchange, exchanges
-from support.flower_tiny import experiment, through_flower
+from support.flower_tiny import CLIENTS, experiment, through_flower
 from support.sizes import numbers
 
 HEADER = 128  # bytes of a NumPy file before its numbers
@@ -21,7 +21,7 @@ HEADER = 128  # bytes of a NumPy file before its numbers
 
 def carried(text: str, out: Path) -> list[Exchange]:
     """All of two rounds of two local steps with everybody in the cohort."""
-    asked = experiment(text, rounds=2, cohort=8, local={"lr": 0.1, "steps": 2})
+    asked = experiment(text, rounds=2, cohort=CLIENTS, local={"lr": 0.1, "steps": 2})
     return exchanges(asked, through_flower(asked, out)[1])
 
 
@@ -53,10 +53,10 @@ def test_every_byte_on_the_wire_is_explained(text: str, tmp_path: Path) -> None:
 
 def test_encoders_are_sent_once_and_without_their_last_layer(tmp_path: Path) -> None:
     """Two of 12 * 8 + 8 = 104 numbers to everybody, as many bytes as a simulation counts."""
-    _, grid = through_flower(experiment("fedconcat(groups=2, rounds=1)", rounds=3, cohort=8), tmp_path)
+    _, grid = through_flower(experiment("fedconcat(groups=2, rounds=1)", rounds=3, cohort=CLIENTS), tmp_path)
     sent = [fields_of(messages.read(each[2].content).tensors) for each in grid.seen]
     brought = [{f for f in fields if f.record.startswith("encoder/")} for fields in sent]
-    assert [len(own) for own in brought if own] == [4] * 8
+    assert [len(own) for own in brought if own] == [4] * CLIENTS
     assert all(bytes_of(own) == 2 * 104 * 4 for own in brought if own)
 
 

@@ -88,7 +88,7 @@ def test_a_client_s_own_model_is_at_the_client_and_the_common_one_at_the_server(
     with pytest.raises(UserError, match="--group 0 or --newcomer"):
         served_model(run, Whose())
     common, own = served_model(run, Whose(group=0)).model, kept(tmp_path, "client_0")
-    assert common.serves == "all 8 clients, before its clients train it further"
+    assert common.serves == "all 6 clients, before its clients train it further"
     rows = answered_by_run(experiment("fedavg", rounds=1))[0]
     same(common, rows)
     assert not np.allclose(own.predict_proba(rows.rows), rows.answers, atol=1e-3)

@@ -45,19 +45,19 @@ def test_all_runs_of_an_experiment_file(tmp_path: Path) -> None:
 
 
 def test_a_polling_method_needs_one_message_more_than_others_only_in_the_first_round(tmp_path: Path) -> None:
-    """Eight polls, then each evaluation tells the losses of the next round: 8 + 4 orders + 8, then 4 + 8."""
+    """Six polls, then each evaluation tells the losses of the next round: 6 + 3 orders + 6, then 3 + 6."""
     serve(nodes(tmp_path), experiment=asked(tmp_path, method="fedlecc"), out=str(tmp_path))
     (table,) = tmp_path.glob("asked-001/*/table.csv")
-    assert [row.value for row in read_table(table) if row.metric == "messages"] == [20, 12]
+    assert [row.value for row in read_table(table) if row.metric == "messages"] == [15, 9]
 
 
 @pytest.mark.parametrize(
     ("method", "every", "sent_each"),
     [
-        ("fedavg", 1, [16, 8, 8]),  # orders, then evaluations that bring the next orders
-        ("scaffold", 3, [8, 8, 16]),
+        ("fedavg", 1, [12, 6, 6]),  # orders, then evaluations that bring the next orders
+        ("scaffold", 3, [6, 6, 12]),
         ("fedentropy", 1, [None, None, None]),
-        ("ifca(groups=2)", 1, [32, 32, 32]),  # nobody's order is known before all have chosen a model
+        ("ifca(groups=2)", 1, [24, 24, 24]),  # nobody's order is known before all have chosen a model
     ],
 )
 def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
@@ -70,7 +70,7 @@ def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
     sent = [row.value for row in read_table(table) if row.metric == "messages"]
     if method == "fedentropy":
         updates = sum(kind == messages.UPDATE for kind, *_ in grid.seen)
-        assert sum(sent) == 16 + 8 + 8 + updates
+        assert sum(sent) == 12 + 6 + 6 + updates
     else:
         assert sent == sent_each
 
@@ -78,7 +78,7 @@ def test_who_is_evaluated_gets_its_next_order_in_the_same_message(
 def test_whoever_watches_is_told_of_each_round(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     serve(nodes(tmp_path), experiment=asked(tmp_path, method="fedavg"), out=str(tmp_path))
     said = capsys.readouterr().out
-    assert "round 1 of 2: 4 of 4 clients trained, 12 messages, global accuracy" in said
+    assert "round 1 of 2: 3 of 3 clients trained, 9 messages, global accuracy" in said
     assert "all runs are complete" in said
     with pytest.raises(UserError):
         serve(nodes(tmp_path), out=str(tmp_path))

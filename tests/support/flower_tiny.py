@@ -9,11 +9,11 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Result
 from support.inprocess import InProcess
 
-ROUNDS, CLIENTS = 4, 8
+ROUNDS, CLIENTS = 4, 6
 
 TINY = {
     "rounds": ROUNDS,
-    "cohort": 4,
+    "cohort": 3,
     "model": {"name": "mlp", "widths": [8]},
     "data": {"source": "synthetic", "samples": 320, "classes": 4, "features": 12, "spread": 0.5},
     "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 0.5, "min_size": 8},

@@ -1,10 +1,12 @@
 """The command line. Each command imports what it needs when it runs, so that ``--help`` is instant."""
 
 import sys
+from functools import cache
 from typing import Annotated, NoReturn
 
 import click
 import typer
+import typer.main
 
 from fedcohort import __version__
 from fedcohort.cli.advise import advise
@@ -62,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     """The console script: a user's mistake is one sentence and exit code 2, never a traceback."""
     try:
         with warnings_to(_warn):
-            raise SystemExit(app(args=argv, standalone_mode=False))
+            raise SystemExit(_command()(args=argv, standalone_mode=False))
     except ASKED_NOTHING as help_:
         print(help_.format_message())
         raise SystemExit(2) from None
@@ -70,6 +72,11 @@ def main(argv: list[str] | None = None) -> None:
         _refuse(str(mistake))
     except click.ClickException as mistake:  # an unknown option, a missing argument
         _refuse(mistake.format_message())
+
+
+@cache  # Typer makes it from all signatures, and a process may read many command lines
+def _command() -> click.Command:
+    return typer.main.get_command(app)
 
 
 def _warn(text: str) -> None:

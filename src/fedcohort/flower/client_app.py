@@ -83,7 +83,7 @@ def _worker(
 ) -> Handler:
     settings, table = json.loads(mine), json.loads(run)
     elsewhere = not settings.keys().isdisjoint({"data", "load"})  # the run's own paths mean nothing here
-    experiment = Experiment.of(table, elsewhere=elsewhere)
+    experiment = _experiment(run, elsewhere)
     if not elsewhere:
         _check_places(experiment.data)
     (method,), (seed,) = experiment.methods, experiment.seeds
@@ -100,6 +100,12 @@ def _worker(
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
     return Handler(method, task, store, policy, reading, experiment.model)
+
+
+@lru_cache(maxsize=4)
+def _experiment(run: str, elsewhere: bool) -> Experiment:
+    """What a run asks for, read once where a process plays several clients."""
+    return Experiment.of(json.loads(run), elsewhere=elsewhere)
 
 
 def _check_places(data: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import torch
@@ -97,8 +97,7 @@ def flat_model(
         model = build_settings(MODELS.get(model), settings or {}, "model")
     known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     if isinstance(model, Model):
-        _refuse_giant(model, **known)
-        return _try_out(partial(model.network, **known), **known)
+        return _fitting(model, **known).again()
     if isinstance(model, nn.Module):
         if settings:
             raise UserError(
@@ -112,6 +111,14 @@ def flat_model(
             f"model: {model!r:.80} is no name of a model, no module and no function that makes one"
         )
     return _try_out(_maker(model, known, dict(settings or {})), **known)
+
+
+@lru_cache(maxsize=2)
+def _fitting(model: Model, shape: tuple[int, ...], classes: int, vocabulary: int) -> Flat:
+    """One of our own networks, tried out once: every client of a simulated deployment asks for it."""
+    known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
+    _refuse_giant(model, **known)
+    return _try_out(partial(model.network, **known), **known)
 
 
 def _refuse_giant(model: Model, shape: tuple[int, ...], classes: int, vocabulary: int) -> None:

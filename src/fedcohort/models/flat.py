@@ -66,6 +66,12 @@ class Flat:
         leaves = [name for name, part in self.module.named_modules() if not list(part.children())]
         self.ends_with: str | None = leaves[-1]  # the layer whose output is the network's; None: no layer's
 
+    def again(self) -> "Flat":
+        """Another with a module of its own, since a module serves one user at a time."""
+        other = Flat(self.build, self.draws_globally)
+        other.begins_alike, other.ends_with = self.begins_alike, self.ends_with
+        return other
+
     def init(self, seed: int) -> Weights:
         """Fresh weights that depend on the seed alone."""
         with BUILDING, torch.random.fork_rng(devices=[]):
