@@ -16,10 +16,12 @@ import polars as pl
 import pytest
 import torch
 
+from fedcohort.cli.app import main
 from fedcohort.cli.progress import Silent
 from fedcohort.export.served import Whose, served_model
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.recorder import read_table
+from fedcohort.runs.stored import FinishedRun
 from fedcohort.serving.model import load_model
 from support import REPOSITORY
 from support.cli_calls import Answer, Cli
@@ -28,11 +30,34 @@ from support.model_runs import answered_by_run, asked, finished
 TRAINING = ("core", "engines", "methods", "presets", "runs", "export", "flower", "report", "diagnosis")
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run on a table of four sites, once for all tests."""
+    folder = tmp_path_factory.mktemp("trained")
+    return finished(asked("table", folder, "fedavg"), folder / "runs")
+
+
+@pytest.fixture(scope="module")
+def written(trained: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that ``export`` makes of it, once for all tests that begin there."""
+    folder = tmp_path_factory.mktemp("written") / "model"
+    with pytest.raises(SystemExit, match="None"):
+        main(["export", str(trained.directory), "--out", str(folder)])
+    return folder
+
+
 @pytest.fixture
-def table(here: Path) -> Path:
-    """The directory of a run on a table of four sites."""
-    _, outcomes = compare(asked("table", here, "fedavg"), here / "runs", Silent())
-    return outcomes[0].directory
+def table(trained: FinishedRun, here: Path) -> Path:
+    """The directory of a copy of the run; its rows are here, too."""
+    before = trained.directory.parents[1]
+    shutil.copy(before.with_name("rows.csv"), here)
+    return shutil.copytree(before, here / "runs") / trained.directory.relative_to(before)
+
+
+@pytest.fixture
+def exported(table: Path, written: Path, here: Path) -> Path:
+    """What ``export --out model`` made of the run."""
+    return shutil.copytree(written, here / "model")
 
 
 def refused(answer: Answer, words: str) -> None:
@@ -81,8 +106,7 @@ def test_from_a_run_to_answers(table: Path, here: Path, cli: Cli) -> None:
     assert f"96 rows answered by the model for all 4 clients, {sure.count(None)} without" in answered.out
 
 
-def test_the_program_for_others_gives_the_same(table: Path, here: Path, cli: Cli) -> None:
-    cli("export", str(table), "--out", "model")
+def test_the_program_for_others_gives_the_same(exported: Path, here: Path, cli: Cli) -> None:
     model, program = load_model("model"), torch.export.load("model/model.pt2").module()
     for rows in (1, 7):
         x = torch.randn(rows, *model.architecture.shape)
@@ -164,8 +188,7 @@ def test_a_card_tells_of_those_whom_it_serves(table: Path, here: Path, cli: Cli)
     assert f"on the {size} test samples of the client that it serves: {right:.1%} (95 % interval" in card
 
 
-def test_mistakes_are_one_sentence(table: Path, here: Path, cli: Cli) -> None:
-    assert cli("export", str(table), "--out", "model").code == 0
+def test_mistakes_are_one_sentence(table: Path, exported: Path, here: Path, cli: Cli) -> None:
     refused(cli("export", str(table), "--out", "model"), "nothing is overwritten")
     refused(cli("export", str(here), "--out", "m"), "is not the directory of a run")
     refused(cli("predict", str(here), "rows.csv", "--out", "a.csv"), "no model folder")
@@ -200,8 +223,7 @@ def test_a_run_s_own_code_needs_trust(here: Path, cli: Cli) -> None:
     assert pl.read_csv("a.csv").height == 96
 
 
-def test_what_a_client_of_a_deployment_keeps(table: Path, here: Path, cli: Cli) -> None:
-    cli("export", str(table), "--out", "model")
+def test_what_a_client_of_a_deployment_keeps(exported: Path, here: Path, cli: Cli) -> None:
     load_model("model").save(here / "flower-north/fedcohort/aa/north/served")
     assert "the model that served" in cli("export", "flower-north", "--out", "mine").out
     refused(cli("export", "flower-north", "--out", "m", "--group", "0"), "leave the options out")
@@ -223,10 +245,10 @@ def caches() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
+def fresh(trained: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
     here = tmp_path_factory.mktemp("fresh")
-    run = finished(asked("table", here, "fedavg"), here / "runs")
-    served_model(run, Whose()).model.save(here / "model")
+    shutil.copy(trained.directory.parents[2] / "rows.csv", here)
+    served_model(trained, Whose()).model.save(here / "model")
     (here / "theirs").mkdir()
     code = (
         "import sys, tempfile; tempfile.tempdir = 'theirs'\nfrom fedcohort.cli.app import main\n"
@@ -236,7 +258,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
         "main(['export', sys.argv[1], '--out', 'again'])"
     )
     own = {"PYTHONPATH": str(REPOSITORY / "src"), "TORCHINDUCTOR_CACHE_DIR": str(here / "cache")}
-    before, words = caches(), [sys.executable, "-c", code, str(run.directory)]
+    before, words = caches(), [sys.executable, "-c", code, str(trained.directory)]
     done = subprocess.run(
         words, capture_output=True, text=True, check=True, cwd=here, env={**os.environ, **own}
     )
@@ -266,9 +288,8 @@ def forge(folder: Path, **changes: Any) -> None:
     (folder / "model.json").write_text(json.dumps({**facts, **changes}))
 
 
-def test_answers_are_no_formulas_and_no_orders(table: Path, here: Path, cli: Cli) -> None:
+def test_answers_are_no_formulas_and_no_orders(exported: Path, here: Path, cli: Cli) -> None:
     """Classes of somebody else's model, in a spreadsheet and on a terminal."""
-    cli("export", str(table), "--out", "model")
     forge(here / "model", classes=[FORMULA, ORDER, "a\\x1b]0;b\\x07"], serves=ORDER)
     answer = cli("predict", "model", "rows.csv", "--out", "answers.csv")
     assert answer.code == 0
@@ -299,8 +320,7 @@ def test_a_card_holds_no_tags_and_no_links(table: Path, here: Path, cli: Cli) ->
     assert "`a'<img src=http://x>|[b](http://x)`" in card
 
 
-def test_what_a_client_kept_may_be_anybodys(table: Path, here: Path, cli: Cli) -> None:
-    cli("export", str(table), "--out", "model")
+def test_what_a_client_kept_may_be_anybodys(exported: Path, here: Path, cli: Cli) -> None:
     kept = here / "home/fedcohort/0123abcd/a/served"
     shutil.copytree(here / "model", kept)
     forge(kept, serves=ORDER)

@@ -6,8 +6,6 @@ import os
 import shutil
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from fedcohort import report
 from fedcohort.cli.http import HOST, Server
 from fedcohort.cli.http_pages import curve
 from fedcohort.util.errors import UserError
+from support.cli_calls import Cli
 from support.run_files import Write, rows
 
 EXPERIMENT = """
@@ -257,11 +256,10 @@ def test_a_browser_that_goes_away_is_no_error(
     assert capfd.readouterr().err == ""
 
 
-def test_real_runs_have_real_reports_and_are_left_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "e.toml").write_text(EXPERIMENT)
-    program = [sys.executable, "-m", "fedcohort", "run", "e.toml", "--quiet"]
-    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, timeout=120)
-    runs = tmp_path / "runs"
+def test_real_runs_have_real_reports_and_are_left_as_they_are(cli: Cli, here: Path) -> None:
+    (here / "e.toml").write_text(EXPERIMENT)
+    assert cli("run", "e.toml", "--quiet").code == 0
+    runs = here / "runs"
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
     for server in start(runs):
         page = ask(server, "/report/e-001")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants.run import ROOT, Mutant, attempt, hunt, load, page
+from mutants.run import PROCESSES, ROOT, Mutant, attempt, hunt, load, page
 
 MUTANTS = load()
 SOURCES = ROOT / "src" / "fedcohort"
@@ -34,7 +34,8 @@ def test_no_mistake_is_listed_twice() -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A library of one function, and a test of half of it."""
+    """A library of one function, and a test of half of it, which needs nothing else."""
+    PROCESSES.set_forkserver_preload(["pytest"])
     for name, text in {
         "src/fedcohort/__init__.py": '"""A tiny library."""\n',
         "src/fedcohort/sums.py": "def add(a, b):\n    return a + b\n",

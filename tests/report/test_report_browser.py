@@ -28,26 +28,35 @@ class Opened(NamedTuple):
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, page_file: Path) -> Iterator[Callable[..., Opened]]:
-    contexts = []
+    """Opens a page as if for the first time.
 
-    def open_(path: Path = page_file, width: int = 1200, **look: Any) -> Opened:
-        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **look))
-        page, said, asked = contexts[-1].new_page(), [], []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
+    It is in the same tab of the browser, which then need not compile plotly.js again: that takes seconds.
+    """
+    context = browser.new_context()
+    page, said, asked = context.new_page(), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    empty = page_file.with_name("empty.html")
+    empty.write_text("")
+
+    def open_(path: Path = page_file, width: int = 1200, color_scheme: str = "light") -> Opened:
+        page.goto(empty.as_uri())
+        page.evaluate("sessionStorage.clear()")
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=color_scheme)
+        said.clear()
+        asked.clear()
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-theme]")
         return Opened(page, said, asked)
 
     yield open_
-    for context in contexts:
-        context.close()
+    context.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def report(opened: Callable[..., Opened]) -> Opened:
-    """The report, once for all tests that only look at it: drawing its charts takes seconds."""
     return opened()
 
 
@@ -96,8 +105,8 @@ def test_charts_are_drawn_with_the_numbers_of_the_runs(report: Opened) -> None:
     assert page.locator("#methods .legendtext").first.text_content() == "fedavg"
 
 
-def test_filters_choose_scope_method_and_seed(opened: Any) -> None:
-    page, said, _ = opened()
+def test_filters_choose_scope_method_and_seed(report: Opened) -> None:
+    page, said, _ = report
     go(page, "methods")
     shown = "section:not([hidden]) article:not([hidden]) .chart"
     count = f"() => document.querySelector('{shown}').data.filter(t => t.visible).length"

@@ -27,7 +27,7 @@ def growing(tmp_path: Path) -> tuple[Path, str]:
 
 @pytest.fixture
 def server(growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(http, "PAUSE", 1)
+    monkeypatch.setattr(http, "PAUSE", 0.2)
     with Server(growing[0].parents[2], 0) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -41,18 +41,18 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
 ) -> None:
     """A report takes a while to make; meanwhile the list, which is still shown, learns of a new round."""
     table, whole = growing
-    monkeypatch.setattr(http_pages, "GLANCE", 1)
+    monkeypatch.setattr(http_pages, "GLANCE", 0.2)
     page, make = browser.new_page(), server.reports.report
     page.goto(server.url)
 
     def slowly(*of: Any) -> bytes:
         table.write_text(whole)
-        time.sleep(3)
+        time.sleep(1)  # the list looks several times
         return make(*of)
 
     monkeypatch.setattr(server.reports, "report", slowly)
     page.click("h2 a", no_wait_after=True)
-    page.wait_for_url("**/report/*")
+    page.wait_for_url("**/report/*", wait_until="commit")
     page.close()
 
 

@@ -193,7 +193,7 @@ class Method:
                 f"model by how well it fits them, and {selector} chooses by a rule of its own; try uniform"
             )
 
-    @property
+    @cached_property
     def title(self) -> str:
         """What results call it: its label, else its text."""
         return self.label or str(self)

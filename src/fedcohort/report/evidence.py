@@ -20,7 +20,7 @@ from fedcohort.runs.conditions import combinations, joins
 from fedcohort.runs.flat import Settings
 from fedcohort.runs.results import placed_in
 from fedcohort.runs.run import final_metrics
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.standings import Outcome, Standing, rank
 from fedcohort.runs.stored import AGAIN, TABLE, RunDir, RunSettings, runs_in
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
@@ -120,6 +120,11 @@ class Evidence:
     def settings(self) -> Settings:
         """The condition of a part."""
         return self.runs[0].settings if self.whole is not None else {}
+
+    @cached_property
+    def ranked(self) -> list[Standing]:
+        """The methods, best first: nearly every card asks for them."""
+        return rank([run.outcome for run in self.runs])
 
     @cached_property
     def parts(self) -> "list[Evidence]":

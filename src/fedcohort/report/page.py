@@ -6,12 +6,14 @@ say so, and the filters of a tab show what matches. Figures are drawn when they 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedcohort.report.style import TEMPLATES
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from plotly.graph_objects import Figure
 
 MARK = '<meta name="generator" content="fedcohort">'  # near the start of every page, and of nobody else's
@@ -78,10 +80,9 @@ class Page:
     tabs: Sequence[Tab]
 
 
-def render(page: Page) -> str:
-    """The page as HTML; whatever users wrote is escaped."""
+@cache
+def _template() -> "Template":
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     environment = Environment(
         loader=PackageLoader("fedcohort.report", "."),
@@ -90,8 +91,15 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    return environment.get_template("page.html")
+
+
+def render(page: Page) -> str:
+    """The page as HTML; whatever users wrote is escaped."""
+    from plotly.offline import get_plotlyjs
+
     here = files("fedcohort.report")
-    return environment.get_template("page.html").render(
+    return _template().render(
         page=page,
         mark=MARK,
         templates=TEMPLATES,

@@ -22,7 +22,6 @@ from fedcohort.runs.standings import (
     columns,
     how_ranked,
     nature,
-    rank,
     recalls,
     remarks,
     rounds_cells,
@@ -42,8 +41,7 @@ FOUND = {  # by whether test samples ranked methods
 
 def standings_of(evidence: Evidence) -> list[Standing]:
     """Best first; those that nobody could use, as they need all data in one place, after all others."""
-    ranked = rank([run.outcome for run in evidence.runs])
-    return sorted(ranked, key=lambda standing: standing.method in evidence.pooled)
+    return sorted(evidence.ranked, key=lambda standing: standing.method in evidence.pooled)
 
 
 def copies_of(evidence: Evidence, standings: Sequence[Standing]) -> dict[str, str]:
