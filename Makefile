@@ -31,7 +31,7 @@ test: style
 	@$(MAKE) --no-print-directory -j 2 types suite  # mypy takes a core for half a minute
 
 suite: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests benchmarks
+	@$(BIN)/python -m pytest -n 3 --dist loadfile tests benchmarks
 
 test-deploy: $(READY)
 	@$(BIN)/python -m pytest -m deploy tests
