@@ -46,6 +46,7 @@ def tables() -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in Path(HOME).glob("*/table.csv")}
 
 
+@pytest.mark.deploy
 def test_from_an_idea_to_a_table(cli: Cli, here: Path) -> None:
     (here / "idea.toml").write_text(FILE)
     command = [sys.executable, "-m", "fedcohort", "run", "idea.toml", "--quiet"]

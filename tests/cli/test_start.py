@@ -32,6 +32,7 @@ def tables(real_data: Path, here: Path) -> None:
 
 
 @pytest.mark.usefixtures("tables")
+@pytest.mark.deploy
 def test_the_journey_of_the_readme(cli: Cli) -> None:
     shown = (REPOSITORY / "README.md").read_text().split("<!-- start -->")[1].split("<!-- end -->")[0]
     said = ""
