@@ -24,6 +24,7 @@ from fedcohort.stats.clustering import bipartition, cosines
 from fedcohort.stats.metrics import davies_bouldin, silhouette, weighted_silhouette
 from fedcohort.testing import tiny_task
 from fedcohort.util.keyed import key_seed, numpy_generator
+from fedcohort.util.words import counted
 
 TITLE = "Groups of clients: scikit-learn and SciPy"
 ABOUT = """The methods' own hooks on one side; on the other, features written out for this check and
@@ -196,5 +197,5 @@ def singles(labels: np.ndarray) -> np.ndarray:
 
 def same_groups(what: str, call: str, peer: str, ours: object, theirs: np.ndarray) -> Row:
     a, b = (np.unique(np.asarray(labels), return_inverse=True)[1] for labels in (ours, theirs))
-    groups = f"{call}: {a.max() + 1} groups", f"{peer}: {b.max() + 1} groups"
+    groups = tuple(f"{who}: {counted(found.max() + 1, 'group')}" for who, found in ((call, a), (peer, b)))
     return Row(what, *groups, 1 - float(adjusted_rand_score(a, b)), 1.0)
