@@ -3,7 +3,7 @@
 #
 # A method is one file. This one takes an idea from long-tailed learning, logit adjustment, to clients whose
 # labels are skewed: a client that holds many shoes should not learn that everything is a shoe. It answers one
-# of the four questions a method can answer, *what does a client minimise*, so its class is an `Objective`.
+# of the questions a method can answer, *what does a client minimise*, so its class is an `Objective`.
 #
 # `fedcohort new method logit_adjusted --role objective` writes the beginnings of such a file. This is the
 # finished one, `examples/logit_adjusted.py`:
@@ -49,12 +49,10 @@ from types import SimpleNamespace
 
 import torch
 
-from fedcohort.core.method import make
-
 client = SimpleNamespace(counts=torch.tensor([3, 1, 0]))
-shift = make("logit_adjusted", {"tau": 2.0}).logits(client).shift
+shift = logit_adjusted.LogitAdjusted(tau=2.0).logits(client).shift
 print(shift, torch.allclose(shift, 2 * torch.tensor([4 / 7, 2 / 7, 1 / 7]).log()))
-print(make("logit_adjusted", {"tau": 0.0}).logits(client).shift)
+print(logit_adjusted.LogitAdjusted(tau=0.0).logits(client).shift)
 
 # %% [markdown]
 # ## Does it help?

@@ -31,6 +31,13 @@ def test_the_committed_page_shows_the_script_with_output(name: str) -> None:
     assert page.count("```text\n") >= 3
 
 
+@pytest.mark.deploy
+@pytest.mark.parametrize("name", SCRIPT["NAMES"])
+def test_it_still_runs(name: str, real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDCOHORT_DATA", str(real_data))
+    assert SCRIPT["written"](name).count("```text\n") >= 3
+
+
 def test_every_example_is_run_and_listed() -> None:
     written = {path.stem for path in EXAMPLES.glob("*.md")}
     assert written == set(SCRIPT["NAMES"])
