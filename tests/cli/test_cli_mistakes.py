@@ -275,9 +275,7 @@ def test_own_code_that_fails_in_training(
 def test_training_that_diverges_is_told(cli: Cli, here: Path) -> None:
     answer = cli("run", "e.toml", "--quiet", "--set", "local.lr=1e18", "--set", "local.weight_decay=1e18")
     assert answer.code == 0
-    assert answer.out.startswith(
-        "fedprox diverged, its loss is no number any more: try a tenth of its local.lr"
-    )
+    assert answer.out.startswith("fedprox diverged, its loss is no number any more: try a tenth of local.lr")
     assert "diverged" not in cli("run", "e.toml", "--quiet").out
 
 

@@ -197,7 +197,7 @@ def test_mistakes_in_options(csv: Path, options: dict, message: str) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("age,ill\n", "holds no rows: check it, or move it out of the folder"),
+        ("age,ill\n", "holds no rows: check it, or leave it out if there are others"),
         ("age,ill\n1,1\n2,1\n", "all labels are equal"),
         ("age,ill\n1,0.5\n2,1\n", "label 'ill' holds numbers with decimals"),
         ("age,ill\ninf,0\n2,1\n", "column 'age' has 1 infinite"),
@@ -219,6 +219,8 @@ def test_a_missing_file_is_named(tmp_path: Path, cache: Path) -> None:
         load("table", root=tmp_path, path="nothing.csv", label="y")
     with pytest.raises(UserError, match=r"no file matches no/\*\.csv in .* or .*: check"):
         load("table", root=tmp_path, path="no/*.csv", label="y")
+    with pytest.raises(UserError, match=r"is a folder: name its files, like '.*/\*\.csv'"):
+        load("table", path=str(tmp_path), label="y")
 
 
 def test_unknown_source_names_the_nearest() -> None:

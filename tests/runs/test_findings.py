@@ -84,7 +84,7 @@ def test_what_diverged_has_no_other_fault() -> None:
     assert kinds({**never, "diverged": 1.0}) == ["diverged"]
     (found,) = findings("fedavg", {0: {**GOOD, "diverged": 1.0, "global.loss": math.nan}, 1: GOOD})
     assert str(found) == (
-        "fedavg diverged with seed 0, its loss is no number any more: try a tenth of its local.lr."
+        "fedavg diverged with seed 0, its loss is no number any more: try a tenth of local.lr."
     )
 
 
@@ -96,6 +96,7 @@ FALLING = [2.0, 1.5, 1.0, 0.8, 0.6, 0.5]
     [
         (FALLING, [2.0, 1.0], False, False),
         ([*FALLING[:5], math.inf], [2.0, 1.0], False, True),
+        ([2.0, math.inf], [2.0, 1.0], False, True),  # two rounds have no last third
         (FALLING, [2.0, math.nan], False, True),
         (FALLING[::-1], [1.0, 2.0], False, False),  # it grows, and is no more than of guessing
         ([0.5, 0.8, 1.5, 2.0, 3.0, 4.0], [1.0, 2.0], False, True),
@@ -120,15 +121,26 @@ def test_the_verdict_is_about_the_best_method_and_the_rest_follows() -> None:
     assert verdict(mixed) == (
         "fedavg is best by global accuracy, 90.0%; always giving the most common answer gets 60.0%."
     )
-    assert remarks(mixed) == ["fedprox diverged, its loss grows: try a tenth of its local.lr."]
+    assert remarks(mixed) == ["fedprox diverged, its loss grows: try a tenth of local.lr."]
     both = rank([Outcome(name, 0, Path(), {**GOOD, **lost}) for name in ("fedavg", "fedprox")])
-    assert verdict(both).startswith("No method learnt anything here. fedavg diverged, its loss grows: ")
-    assert remarks(both) == ["fedprox diverged, its loss grows: try a tenth of its local.lr."]
+    assert verdict(both).startswith(
+        "Every method diverged, so numbers tell little of any. fedavg diverged, its loss grows: "
+    )
+    assert remarks(both) == ["fedprox diverged, its loss grows: try a tenth of local.lr."]
+    poor = {"global.accuracy": 0.6}
+    for faults, first in (
+        ((poor, poor), "No method learnt anything here. fedavg answers 60.0% right"),
+        ((poor, lost), "No method is of use here. fedavg answers 60.0% right"),
+        ((poor, {}), "fedprox is best by global accuracy, 90.0%"),
+    ):
+        named = zip(("fedavg", "fedprox"), faults, strict=True)
+        outcomes = [Outcome(name, 0, Path(), {**GOOD, **fault}) for name, fault in named]
+        assert verdict(rank(outcomes)).startswith(first)
     assert both[0].to_dict()["findings"] == [
         {
             "kind": "diverged",
             "seeds": [0],
-            "sentence": "fedavg diverged, its loss grows: try a tenth of its local.lr.",
+            "sentence": "fedavg diverged, its loss grows: try a tenth of local.lr.",
         }
     ]
 

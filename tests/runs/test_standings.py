@@ -7,11 +7,13 @@ import pytest
 from rich.console import Console
 
 from fedcohort.cli.tables import class_table, leaderboard
+from fedcohort.core.evaluate import VALIDATION
 from fedcohort.runs.evaluation import Evaluation, Metric
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.standings import (
     BASELINE,
     Outcome,
+    Standing,
     aside_columns,
     baseline,
     lowest_recall,
@@ -152,3 +154,13 @@ def test_what_needs_all_data_in_one_place_is_never_best() -> None:
     (ranked,) = rankings(outcomes, {"centralised"})
     assert [standing.method for standing in ranked] == ["fedavg", "local_only", "centralised"]
     assert verdict(ranked).startswith("fedavg is best by global accuracy, 80.0%")
+
+
+def test_who_is_best_on_validation_samples_need_not_be_on_test_samples() -> None:
+    ranked = f"{VALIDATION}global.accuracy"
+    standings = [
+        Standing(method, (0,), {ranked: judged, "global.accuracy": tested}, {}, ranked_by=ranked)
+        for method, judged, tested in (("fedavg", 0.9, 0.7), ("fedprox", 0.8, 0.75))
+    ]
+    words = "fedavg is best by global accuracy on validation samples, and has on test samples 70.0%"
+    assert verdict(standings).startswith(words)

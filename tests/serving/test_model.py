@@ -77,6 +77,8 @@ def test_no_answer_below_the_threshold() -> None:
     sure = model.predict(ROWS, threshold=float(highest.max()))
     assert [answer is None for answer in sure] == [bool(each < highest.max()) for each in highest]
     assert None not in model.predict(ROWS).tolist()
+    with pytest.raises(UserError, match="threshold 70: probabilities are between 0 and 1"):
+        model.predict(ROWS, threshold=70)
 
 
 def test_strange_categories_are_counted_and_told() -> None:

@@ -1,5 +1,6 @@
 """The commands of a model in use: ``export`` and ``predict``."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def export(
     """
     if sum(each is not None for each in (client, group, newcomer)) > 1:
         raise UserError("a model is for one: give one of --client, --group and --newcomer")
-    from fedcohort.export.card import card
+    from fedcohort.export.card import card, wrong_with
     from fedcohort.export.choice import best_run
     from fedcohort.export.folder import write_model
     from fedcohort.export.served import Whose, served_model
@@ -71,6 +72,8 @@ def export(
         group = _nearest_group(finished, newcomer, label)
     found = served_model(finished, Whose(client, group), rows, trust)
     write_model(found.model, card(found, finished, chosen), out)
+    for finding in wrong_with(finished):
+        warnings.warn(safe_name(str(finding), NAME), stacklevel=1)
     if chosen:
         print(f"Chosen: {safe_name(chosen, NAME)}")
     print(f"{out}: the model for {safe_name(found.model.serves)}")
@@ -97,7 +100,16 @@ def _nearest_group(run: "FinishedRun", counts: Path, label: str | None) -> int:
     told = read_counts(counts, None, label, single=True)
     if len(told.client_names) != 1:
         raise UserError(f"{counts} tells of {len(told.client_names)} newcomers: give the counts of one")
-    return 0 if run.models == 1 else join_by_counts(run, told).group[0]  # one model asks nobody for labels
+    if run.models == 1 and run.revealed().counts is None:  # one model needs nobody's labels
+        return 0
+    joining = join_by_counts(run, told)
+    if joining.far[0]:
+        warnings.warn(
+            f"the labels of {counts} are farther from every group's than those of all its members: the model "
+            "may serve this newcomer badly",
+            stacklevel=1,
+        )
+    return joining.group[0]
 
 
 def predict(

@@ -91,6 +91,8 @@ class Places:
         for candidate in (user_path(path), *([self.root / path] if self.root else [])):
             if candidate.is_file():
                 return candidate
+        if (folder := Path(path).expanduser()).is_dir():
+            raise UserError(f"{folder} is a folder: name its files, like '{folder}/*.csv'")
         raise UserError(f"there is no file {self.sought(path)}: check the path")
 
     def sought(self, path: str) -> str:

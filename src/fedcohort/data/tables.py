@@ -35,7 +35,7 @@ PLAIN = "cells"  # a name for a column whose own Polars may take for a pattern
 AUTO = "auto"  # for a separator that is to be found out
 SEPARATORS = (";", "\t", "|", ",")  # in this order: cells with decimal commas are full of the last
 START, LINES = 1 << 16, 20  # of a file, by which it is found out
-EMPTY_FILE = "check it, or move it out of the folder if the other files are enough"
+EMPTY_FILE = "check it, or leave it out if there are others"
 
 
 Decimal = Literal["auto", ".", ","]

@@ -6,6 +6,7 @@ from math import isnan
 from fedcohort.core.evaluate import Row
 from fedcohort.export.served import Served
 from fedcohort.runs.evaluation import CHOSEN
+from fedcohort.runs.findings import Finding, findings
 from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.stats.intervals import of_share
@@ -100,6 +101,7 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
     own = {names[place] for place in clients}
     right, total = _pooled(row for row in rows if row.client in own)
     whose = f"{len(own)} clients" if len(own) > 1 else "the client"
+    yield from (f"**{_plain(str(finding))}**\n" for finding in wrong_with(run))
     yield f"Accuracy on the {total:,} test samples of {whose} that it serves: {share(right, total)}."
     result = read_result(run.directory) or {}
     recalls = {key[len(RECALL) : -1]: value for key, value in result.items() if key.startswith(RECALL)}
@@ -108,6 +110,11 @@ def _quality(run: FinishedRun, clients: Sequence[int]) -> Iterable[str]:
         yield from ("", "| class | recall |", "|---|---|")
         for name, value in list(recalls.items())[:SHOWN]:
             yield f"| {_plain(name)} | {'–' if isnan(value) else f'{value:.1%}'} |"
+
+
+def wrong_with(run: FinishedRun) -> tuple[Finding, ...]:
+    """What who takes the model should know first."""
+    return findings(run.settings.method, {run.settings.seed: read_result(run.directory) or {}})
 
 
 def _when(run: FinishedRun) -> str:

@@ -71,7 +71,8 @@ def actions(conclusion: Conclusion) -> Iterator[Led]:
     rivals = [title for title, test in conclusion.tests.items() if not test.p < LEVEL]
     if rivals and not waiting and not deployed:
         more = _seeds(conclusion, len(conclusion.evidence.seeds) + SEEDS)
-        yield Led("", f"Run more seeds to tell whether {conclusion.best.method} beats {rivals[0]}.", more)
+        both = f"{conclusion.best.method} or {rivals[0]}"
+        yield Led("", f"Run more seeds to tell which is better, {both}.", more)
 
 
 def _export(conclusion: Conclusion) -> list[Led]:

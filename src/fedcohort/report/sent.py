@@ -38,8 +38,9 @@ def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
     columns = ("method", "counts before training", ">MB up in all", ">up per client", ">down per client")
     return Card(
         "What left each client",
-        "Bytes are counted from the numbers that travel, means over seeds. A simulation only counts them: "
-        "nothing leaves the machine it runs on.",
+        "Bytes are counted from the numbers that travel in training, means over seeds; evaluations, of which "
+        "there may be any number, are not among them. A simulation only counts them: nothing leaves the "
+        "machine it runs on.",
         sentences=list(_assurances(firsts)),
         table=Table((*columns, "busiest client"), rows),
     )

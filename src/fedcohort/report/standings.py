@@ -231,7 +231,8 @@ def headline(evidence: Evidence) -> str:
     better = [other.method for other in standings[1:] if other.rank < best.rank]
     aside = f" ({', '.join(better)} aside, for reference)" if better else ""
     value = cell(best.mean.get(key, np.nan), 0, nature(key)[1], False)
-    text = f"{best.method} is best by {spelled(key)}{aside}, {value}"
+    where = " on validation samples, on test samples" if best.ranked_by.startswith(VALIDATION) else ","
+    text = f"{best.method} is best by {spelled(key)}{aside}{where} {value}"
     tests = against_leader(evidence, standings)
     return f"{text}{sureness(tests, len(standings) - 1)}"
 
@@ -246,5 +247,5 @@ def sureness(tests: dict[str, Paired], others: int) -> str:
     seeds = max(test.seeds for test in tests.values())
     how = f"(paired t-tests over {seeds} seeds, Holm, p < {LEVEL})"
     if not beaten:
-        return f", but its lead over any other method may be luck of the seeds {how}."
+        return f", but it is not surely better than any other method {how}."
     return f"; significant is its lead over {', '.join(beaten)} {how}."

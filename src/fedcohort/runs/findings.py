@@ -81,7 +81,7 @@ def _diverged(method: str, runs: Runs) -> Finding | None:
     losses = [runs[seed].get(key, 0) for seed in seeds for key in ("global.loss", "train_loss")]
     grows = all(map(math.isfinite, losses))  # else no client's answer could be used in the end
     what = f"diverged{_with(seeds, runs)}, {'its loss grows' if grows else 'its loss is no number any more'}"
-    return Finding("diverged", method, seeds, what, "try a tenth of its local.lr")
+    return Finding("diverged", method, seeds, what, "try a tenth of local.lr")
 
 
 def _constant(method: str, runs: Runs) -> Finding | None:

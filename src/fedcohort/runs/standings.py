@@ -262,16 +262,29 @@ def verdict(standings: Sequence[Standing]) -> str:
     is, how good it is."""
     best = standings[0]
     if best.findings:
-        hopeless = all(any(found.hopeless for found in standing.findings) for standing in standings)
-        nothing = "No method learnt anything here. " if hopeless and len(standings) > 1 else ""
-        return nothing + str(best.findings[0])
+        return _of_all(standings) + str(best.findings[0])
     if math.isinf(best.rank):
         return UNKNOWN
     value = cell(best.mean.get(best.metric, math.nan), 0.0, nature(best.metric)[1], False)
-    leads = f"is best by {spelled(best.metric)}," if len(standings) > 1 else f"has {spelled(best.metric)}"
+    leads = f"has {spelled(best.metric)}"
+    if len(standings) > 1:  # of test samples another may have more
+        judged = best.ranked_by.startswith(VALIDATION)
+        leads = f"is best by {spelled(best.metric)}"
+        leads += " on validation samples, and has on test samples" if judged else ","
     constant = baseline(standings).get(best.metric)
     beside = f"; always giving the most common answer gets {constant:.1%}" if constant is not None else ""
     return f"{best.method} {leads} {value}{beside}."
+
+
+def _of_all(standings: Sequence[Standing]) -> str:
+    """What is wrong with every method, if there are several: said before what is wrong with the best."""
+    kinds = [{found.kind for found in standing.findings if found.hopeless} for standing in standings]
+    if len(standings) == 1 or not all(kinds):
+        return ""
+    if all("diverged" in kind for kind in kinds):
+        return "Every method diverged, so numbers tell little of any. "
+    nothing = all("constant" in kind for kind in kinds)
+    return "No method learnt anything here. " if nothing else "No method is of use here. "
 
 
 def remarks(standings: Sequence[Standing]) -> list[str]:

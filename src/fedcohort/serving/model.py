@@ -110,6 +110,8 @@ class ServedModel(nn.Module):
 
     def predict(self, data: Any, threshold: float = 0.0) -> np.ndarray:
         """The likeliest class of each row; none (None) where its probability is below ``threshold``."""
+        if not 0 <= threshold <= 1:
+            raise UserError(f"threshold {threshold:g}: probabilities are between 0 and 1")
         return self.named(self.predict_proba(data), threshold)
 
     def named(self, probabilities: np.ndarray, threshold: float = 0.0) -> np.ndarray:
