@@ -212,7 +212,8 @@ def test_mistakes_are_one_sentence(table: Path, exported: Path, here: Path, cli:
     refused(cli("predict", "model", "gone.csv", "--out", "a.csv"), "gone.csv")
     refused(cli("predict", "model", "rows.csv", "--out", "a.csv", "--id", "patient"), "no column 'patient'")
     refused(cli("predict", "model", "rows.csv", "--out", "gone/a.csv"), "choose another --out")
-    refused(cli("predict", "model", "rows.csv", "--out", "rows.csv"), "choose another --out")
+    for taken in ("rows.csv", "model/model.json"):
+        refused(cli("predict", "model", "rows.csv", "--out", taken), "is there already: choose another --out")
     pl.read_csv("rows.csv").drop("age", "note").write_csv("short.csv")
     refused(cli("predict", "model", "short.csv", "--out", "a.csv"), "no column 'age', 'note'")
     Path("empty.csv").write_text("age,sex,note,dose\n")

@@ -70,6 +70,14 @@ def suppress_told(said: list[str]) -> Iterator[None]:
         said.append(str(error))
 
 
+def test_a_file_whose_name_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+    strange = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv"))
+    strange.write_text("a,b\n1,2\n")
+    for read in (read_counts, lambda path: read_table(str(path), Places())):
+        with pytest.raises(UserError, match="is no text in UTF-8: rename the file"):
+            read(strange)
+
+
 def test_what_expands_a_thousandfold_is_not_expanded(tmp_path: Path) -> None:
     packed = tmp_path / "t.csv.gz"
     packed.write_bytes(gzip.compress(b"a,b\n" + bytes(BOMB)))

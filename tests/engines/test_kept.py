@@ -45,17 +45,49 @@ def test_what_is_not_surely_ours_is_not_executed(harm: Callable[[Path], object],
     assert kept.read() is None
 
 
-@pytest.mark.parametrize("strange", ["the file", "the folder"])
-def test_somebody_elses_is_not_executed(strange: str, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    inode = (kept.path if strange == "the file" else kept.path.parent).stat().st_ino
-    owner = lambda about: os.getuid() + (about.st_ino == inode)  # noqa: E731
+@pytest.mark.parametrize("strange", ["the file", "the folder", "a folder above", "a link on the way"])
+def test_nothing_of_somebody_elses_is_executed(
+    strange: str, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even a link to a folder of ours: a download, say."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    places = {"the file": kept.path, "the folder": kept.path.parent, "a folder above": tmp_path}
+    inode = places.get(strange, link).lstat().st_ino
+    if strange == "a link on the way":
+        monkeypatch.setenv("FEDCOHORT_CACHE", str(link))
+    assert kept.read() == b"its code"
     really = keeping._is_ours
 
     def seen(about: os.stat_result) -> bool:
-        return really(os.stat_result((*about[:4], owner(about), *about[5:])))
+        return really(os.stat_result((*about[:4], about.st_uid + 7 * (about.st_ino == inode), *about[5:])))
 
     monkeypatch.setattr(keeping, "_is_ours", seen)
     assert kept.read() is None
+    kept.write(b"other code")
+    monkeypatch.setattr(keeping, "_is_ours", really)
+    assert kept.read() == (b"other code" if strange == "the file" else b"its code")
+
+
+def test_a_link_or_a_pipe_in_its_place_is_neither_read_nor_followed(kept: Kept, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(kept.path.read_bytes())
+    kept.path.unlink()
+    kept.path.symlink_to(tmp_path / "precious")
+    assert kept.read() is None
+    kept.write(b"other code")
+    assert (tmp_path / "precious").read_bytes().endswith(b"its code")
+    kept.path.unlink()
+    os.mkfifo(kept.path)
+    assert kept.read() is None
+
+
+def test_what_is_no_program_stays(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST", 1)
+    others = [kept.path.with_name(f"{number}.o") for number in range(5)]
+    for other in others:
+        other.write_text("somebody's")
+    Kept("second").write(b"code")
+    assert all(other.exists() for other in others)
 
 
 @pytest.mark.parametrize("home", ["file", "~nobody-of-that-name"])

@@ -1,5 +1,6 @@
 """The commands of a model in use: ``export`` and ``predict``."""
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -150,8 +151,8 @@ def predict(
     table = pl.DataFrame({"prediction": pl.Series(answers, dtype=pl.String), **columns})
     if identifier is not None:
         table = table.insert_column(0, _identifier(data, identifier, table.columns))
-    if out.exists() and out.samefile(rows):
-        raise UserError(f"{out} holds the rows themselves: choose another --out")
+    if out.exists() and out.resolve() != Path(os.devnull):
+        raise UserError(f"{out} is there already: choose another --out, or move it away")
     try:
         write_atomically(out, table.write_csv().encode())
     except OSError as error:

@@ -165,6 +165,10 @@ def reading(path: Path) -> Iterator[None]:
     """The one place where Polars' complaints about a file become a sentence: some are no Exception at all."""
     import polars as pl
 
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # of which Polars would say something else
+        raise UserError(f"the name of {path} is no text in UTF-8: rename the file") from None
     complaints = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError)
     try:
         yield

@@ -74,13 +74,17 @@ def worker_for(context: Context, payload: Payload) -> Handler:
     client = None if facts["client"] is None else whole(facts, "client", 0, CLIENTS)
     classes = tuple(map(str, facts["classes"]))
     told = json.dumps(facts["run"]), facts["token"], client, classes, json.dumps(facts.get("scale"))
-    return _worker(json.dumps(mine), policy, *told)
+    worker, asked = _worker(json.dumps(mine), policy, *told)
+    if not worker.store.agree(asked):
+        raise refuse("a run that is no longer the one it agreed to: start a new one")
+    return worker
 
 
 @lru_cache(maxsize=32)
 def _worker(
     mine: str, policy: Policy, run: str, token: str, client: int | None, classes: tuple[str, ...], scale: str
-) -> Handler:
+) -> tuple[Handler, dict[str, Any]]:
+    """And what the run asks for, which must be the same with every message."""
     settings, table = json.loads(mine), json.loads(run)
     elsewhere = not settings.keys().isdisjoint({"data", "load"})  # the run's own paths mean nothing here
     experiment = _experiment(run, elsewhere)
@@ -95,11 +99,10 @@ def _worker(
     model, privacy = experiment.network(alone), experiment.privacy
     task = Task(alone, model, experiment.local, privacy=privacy, seed=seed)
     store = ClientStore(_home(settings), token, alone.clients[0])
-    if not store.agree({**table, "data": experiment.data}):
-        raise refuse("a run that is no longer the one it agreed to: start a new one")
     own_label = {"label", "load"} & settings.keys()  # then the run's has no part in what is read
     reading = {key: value for key, value in experiment.data.items() if not (own_label and key == "label")}
-    return Handler(method, task, store, policy, reading, experiment.model)
+    worker = Handler(method, task, store, policy, reading, experiment.model)
+    return worker, {**table, "data": experiment.data}
 
 
 @lru_cache(maxsize=4)
