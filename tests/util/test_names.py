@@ -13,6 +13,7 @@ from fedcohort.util.names import LONGEST, in_markdown, safe_name, safe_names
         ("\u202egnirts", "\\x202egnirts"),
         ("\ud800", "\\xd800"),
         ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("\uff1d1+1", "'\uff1d1+1"),  # a wide sign, as in Japanese
         ("@SUM(A1)", "'@SUM(A1)"),
         ("-1", "-1"),
         ("+49 30", "'+49 30"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 LONGEST = 80  # characters that a report has room for
-FORMULA = re.compile(r"[=+\-@]")  # how a spreadsheet knows that a cell is to be computed
+FORMULA = re.compile(r"[=+\-@\uff1d\uff0b\uff0d\uff20]")  # a spreadsheet computes such a cell, also if wide
 MARKDOWN = re.compile(r"([|\\`<\[\]])")  # how Markdown knows cells, code, tags, links and pictures
 
 
