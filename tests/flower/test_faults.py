@@ -329,7 +329,7 @@ def test_the_diary_says_what_happened_to_whom(tmp_path: Path) -> None:
     page = write_report([directory], tmp_path / "report.html").read_text()
     assert "What happened to whom" in page
     assert all(words in page for each in told.items() for words in each)
-    assert "34 messages" in page  # 8 + 7 + 7 + 8 + 8 orders and 8 evaluations
+    assert "34 messages" in page  # 6 + 5 + 5 + 6 + 6 orders and 6 evaluations
 
 
 def test_a_long_list_of_events_is_summed_up_in_a_moment() -> None:

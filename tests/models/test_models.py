@@ -12,6 +12,7 @@ from fedcohort.core.task import Task
 from fedcohort.data import Federation, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.models import MODELS, flat_model
+from fedcohort.models.networks.mlp import MLP
 from fedcohort.runs.run import run
 from fedcohort.util.errors import UserError
 
@@ -41,6 +42,18 @@ def test_widths_of_the_hidden_layers() -> None:
     assert (
         flat_model("mlp", (4,), 3, {"widths": []}).num_params == 5 * 3
     )  # no hidden layer: logistic regression
+
+
+def test_settings_may_be_lists_in_python() -> None:
+    given: list[Any] = [[8], (8,)]
+    as_list, as_tuple = (flat_model(MLP(widths=widths), (4,), 2) for widths in given)
+    assert as_list.num_params == as_tuple.num_params
+
+
+def test_who_asks_for_the_same_network_gets_another_module() -> None:
+    one, other = (flat_model("mlp", (4,), 2) for _ in range(2))
+    assert one.module is not other.module
+    assert one.ends_with == other.ends_with
 
 
 def test_a_file_of_many_layers_is_refused_before_they_are_made() -> None:

@@ -162,5 +162,5 @@ def test_who_is_best_on_validation_samples_need_not_be_on_test_samples() -> None
         Standing(method, (0,), {ranked: judged, "global.accuracy": tested}, {}, ranked_by=ranked)
         for method, judged, tested in (("fedavg", 0.9, 0.7), ("fedprox", 0.8, 0.75))
     ]
-    words = "fedavg is best by global accuracy on validation samples, and has on test samples 70.0%"
+    words = "fedavg is best by global accuracy on validation samples, and has 70.0% on test samples"
     assert verdict(standings).startswith(words)

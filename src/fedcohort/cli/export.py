@@ -142,6 +142,8 @@ def predict(
     from fedcohort.util.checkpoint import write_atomically
     from fedcohort.util.names import safe_name, safe_names
 
+    if os.path.lexists(out):
+        raise UserError(f"{out} is there already: choose another --out, or move it away")
     served = load_model(model, allow=allow or ())
     data = read_rows(rows, served.preparation)
     chances = served.predict_proba(data)
@@ -151,8 +153,6 @@ def predict(
     table = pl.DataFrame({"prediction": pl.Series(answers, dtype=pl.String), **columns})
     if identifier is not None:
         table = table.insert_column(0, _identifier(data, identifier, table.columns))
-    if out.exists() and out.resolve() != Path(os.devnull):
-        raise UserError(f"{out} is there already: choose another --out, or move it away")
     try:
         write_atomically(out, table.write_csv().encode())
     except OSError as error:

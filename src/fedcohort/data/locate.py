@@ -88,11 +88,12 @@ class Places:
 
     def file(self, path: str) -> Path:
         """A file named by the user: as it stands, else below the data root."""
-        for candidate in (user_path(path), *([self.root / path] if self.root else [])):
+        candidates = user_path(path), *([self.root / path] if self.root else [])
+        for candidate in candidates:
             if candidate.is_file():
                 return candidate
-        if (folder := Path(path).expanduser()).is_dir():
-            raise UserError(f"{folder} is a folder: name its files, like '{folder}/*.csv'")
+        if any(candidate.is_dir() for candidate in candidates):
+            raise UserError(f"{path} is a folder: name its files, like '{path}/*.csv'")
         raise UserError(f"there is no file {self.sought(path)}: check the path")
 
     def sought(self, path: str) -> str:

@@ -97,7 +97,8 @@ def flat_model(
         model = build_settings(MODELS.get(model), settings or {}, "model")
     known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     if isinstance(model, Model):
-        return _fitting(model, **known).again()
+        fitting = _fitting_once if _is_hashable(model) else _fitting
+        return fitting(model, **known).again()
     if isinstance(model, nn.Module):
         if settings:
             raise UserError(
@@ -113,12 +114,23 @@ def flat_model(
     return _try_out(_maker(model, known, dict(settings or {})), **known)
 
 
-@lru_cache(maxsize=2)
 def _fitting(model: Model, shape: tuple[int, ...], classes: int, vocabulary: int) -> Flat:
-    """One of our own networks, tried out once: every client of a simulated deployment asks for it."""
+    """One of our own networks, if it fits the data and this machine."""
     known: dict[str, Any] = {"shape": shape, "classes": classes, "vocabulary": vocabulary}
     _refuse_giant(model, **known)
     return _try_out(partial(model.network, **known), **known)
+
+
+_fitting_once = lru_cache(maxsize=2)(_fitting)  # a process that plays many clients asks for each of them
+
+
+def _is_hashable(model: Model) -> bool:
+    """Not one whose settings were given as lists, in Python."""
+    try:
+        hash(model)
+    except TypeError:
+        return False
+    return True
 
 
 def _refuse_giant(model: Model, shape: tuple[int, ...], classes: int, vocabulary: int) -> None:

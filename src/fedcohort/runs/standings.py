@@ -266,14 +266,13 @@ def verdict(standings: Sequence[Standing]) -> str:
     if math.isinf(best.rank):
         return UNKNOWN
     value = cell(best.mean.get(best.metric, math.nan), 0.0, nature(best.metric)[1], False)
-    leads = f"has {spelled(best.metric)}"
-    if len(standings) > 1:  # of test samples another may have more
-        judged = best.ranked_by.startswith(VALIDATION)
-        leads = f"is best by {spelled(best.metric)}"
-        leads += " on validation samples, and has on test samples" if judged else ","
+    metric = spelled(best.metric)
+    words = f"is best by {metric}, {value}" if len(standings) > 1 else f"has {metric} {value}"
+    if len(standings) > 1 and best.ranked_by.startswith(VALIDATION):  # on test samples another may have more
+        words = f"is best by {metric} on validation samples, and has {value} on test samples"
     constant = baseline(standings).get(best.metric)
     beside = f"; always giving the most common answer gets {constant:.1%}" if constant is not None else ""
-    return f"{best.method} {leads} {value}{beside}."
+    return f"{best.method} {words}{beside}."
 
 
 def _of_all(standings: Sequence[Standing]) -> str:
