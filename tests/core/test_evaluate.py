@@ -304,6 +304,40 @@ def test_who_cannot_adapt_keeps_its_model() -> None:
     assert final_metrics(rows)["adapted.accuracy"] == pytest.approx((3 / 4 + 0 + 1) / 3)
 
 
+def test_everybody_s_samples_find_out_what_a_model_does_not_know() -> None:
+    """By hand: three clients are served by one model, one by another, and each answers all test samples."""
+    task, state = task_of(federation()), state_of(identity, shifted, group=(0, 0, 1, 0))
+    method = Method.parse("fedavg")
+    rows = evaluate.everybody_rows(method, state, task, task.profile(method), ReferenceEngine(task))
+    every = [task.federation.test.examples(client) for client in range(4)]
+    x, y = (torch.cat(parts) for parts in zip(*every, strict=True))
+    known = [((x @ table.T).argmax(1) == y).double().mean().item() for table in (identity, shifted)]
+    lost = [F.cross_entropy(x @ table.T, y).item() for table in (identity, shifted)]
+    expected = {
+        f"everybody.{metric}": 3 / 4 * one + 1 / 4 * other
+        for metric, (one, other) in (("accuracy", known), ("loss", lost))
+    }
+    assert known[0] != known[1]
+    assert final_metrics(rows) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["local_only", "fedconcat(groups=2, rounds=2)", "fedavg+finetune"])
+def test_models_of_every_kind_answer_everybody(method: str) -> None:
+    """A client's own model, merged ones, and models that clients train further: each knows less of others."""
+    told = run(method, tiny_task(), 3, Evaluation(everybody=True)).metrics
+    assert 0 < told["everybody.accuracy"] <= 1
+    own_advantage = told["global.accuracy"] - told["everybody.accuracy"]
+    assert own_advantage > 0.05 if "concat" not in method else abs(own_advantage) < 1e-6
+
+
+def test_one_model_knows_of_everybody_what_it_knows_of_all() -> None:
+    task, asked = task_of(federation(), Local(lr=2.0)), Evaluation(everybody=True)
+    told = run("fedavg", task, 3, asked).metrics
+    assert told["everybody.accuracy"] == pytest.approx(told["global.accuracy"])
+    assert told["everybody.loss"] == pytest.approx(told["global.loss"])
+    assert not any(key.startswith("everybody") for key in run("fedavg", task, 3).metrics)
+
+
 def test_rows_of_a_round() -> None:
     """North, east and west were asked: labels 1 1 2, 0 and 0 0. East did not answer, west sent nonsense."""
     ids = [torch.tensor(clients) for clients in ([0, 1, 3], [0], [1], [3])]

@@ -8,6 +8,9 @@
 ``adapted``
     the same after one more local budget at every client: each local model as it would be sent, before any
     aggregation. It costs a training round of everybody.
+``everybody``
+    all test samples pooled, answered by one client's model after the other; the plain mean over clients. A
+    model that knows only its own clients' classes is found out here.
 ``validation.global``, ``validation.personal``
     the same on validation samples, where these choose the round and rank methods.
 """
@@ -21,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
-from fedcohort.core.adapting import adapted, others, trained
+from fedcohort.core.adapting import adapted, as_used, others, trained
 from fedcohort.core.engine import Ahead, Engine, Order, Samples, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
@@ -41,6 +44,7 @@ from fedcohort.stats.clustering import some_rows
 COMPARED = 5000  # clients whose label mixes are compared, each with each
 READABLE = 20  # classes whose every confusion is worth a look
 ANSWERS = "answers"  # the scope of these
+SCOPES = ("global", "personal", "adapted", "everybody")  # that name the same numbers
 VALIDATION = "validation."  # before scopes and numbers of validation samples
 
 
@@ -64,7 +68,7 @@ class Row(NamedTuple):
     def key(self) -> str:
         """``global.accuracy``; the bare metric where there is only one scope it could have."""
         before, _, scope = self.scope.rpartition(".")
-        named = f"{scope}.{self.metric}" if scope in ("global", "personal", "adapted") else self.metric
+        named = f"{scope}.{self.metric}" if scope in SCOPES else self.metric
         return f"{before}.{named}" if before else named
 
 
@@ -336,6 +340,20 @@ def adapted_rows(method: Method, state: State, task: Task, profile: Profile, eng
     return rows + client_rows(
         state.round, scores, task.federation.clients, state.grouping["group"], {}, "adapted"
     )
+
+
+def everybody_rows(method: Method, state: State, task: Task, profile: Profile, engine: Engine) -> list[Row]:
+    """How much of the federation each client's model knows: it costs an evaluation for every model."""
+    state, task, profile, engine = presented(method, state, task, profile, engine)
+    used = as_used(*adapted(method, state, task, profile, engine, serving(method, state)))
+    everybody = torch.arange(task.federation.num_clients)
+    values = {"accuracy": 0.0, "loss": 0.0}
+    for weights, members in used:
+        found = _of_samples(engine.score([(weights._asdict(), everybody)]))
+        values = {
+            metric: value + found[metric] * len(members) / len(everybody) for metric, value in values.items()
+        }
+    return [Row(state.round, "everybody", "", "", metric, value) for metric, value in values.items()]
 
 
 def _revealed(scores: Scores, method: Method, task: Task) -> Scores:

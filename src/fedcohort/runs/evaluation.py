@@ -39,6 +39,7 @@ class Evaluation:
         None  # rounds between those of every client's accuracy
     )
     adapted: bool = False  # also measure after one more local budget, at the end
+    everybody: bool = False  # also measure each client's model on all clients' test samples, at the end
     target: Annotated[float, between(0, 1)] | None = None  # global accuracy whose first round is reported
     last: Annotated[int, at_least(1)] | None = None  # mean global accuracy of this many last rounds
     best: bool = False  # the highest global accuracy of any evaluated round
@@ -98,6 +99,11 @@ class Evaluation:
         elsewhere = not isinstance(task.federation, Federation)
         if self.metric.endswith(BY_CLASS) and elsewhere and privacy.counts != "exact":
             raise self.untold
+        if self.everybody and elsewhere:
+            raise UserError(
+                "evaluate.everybody: every client would be sent the models of all others, which only a "
+                "simulation does: leave it out"
+            )
         if self.on == "validation" and method.everything:
             raise UserError(
                 f"evaluate.on: {method.title} trains on validation samples too, which can then choose "

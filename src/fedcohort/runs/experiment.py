@@ -320,7 +320,7 @@ class Experiment:
             "local": dataclasses.asdict(self.local),
             "privacy": dataclasses.asdict(self.privacy),
             "faults": dataclasses.asdict(self.faults),
-            "evaluate": _without(self.evaluation, "best", "metric", "on"),
+            "evaluate": _without(self.evaluation, "best", "everybody", "metric", "on"),
         }
         if method is None:  # who reads the file again means what it meant
             sections["evaluate"]["on"] = self.evaluation.on

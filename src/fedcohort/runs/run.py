@@ -9,7 +9,15 @@ from statistics import fmean
 
 from fedcohort.core.adapting import as_used
 from fedcohort.core.engine import Ahead, Engine
-from fedcohort.core.evaluate import VALIDATION, Row, adapted_rows, evaluation_rows, in_use, round_rows
+from fedcohort.core.evaluate import (
+    VALIDATION,
+    Row,
+    adapted_rows,
+    evaluation_rows,
+    everybody_rows,
+    in_use,
+    round_rows,
+)
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.round.loop import Report, start, step
@@ -196,6 +204,7 @@ class _Measures:
             of_test, of_each = evaluation_rows(*run, clients=True)
             told = [*(row for row in of_test if row.scope != "grouping"), *of_each]
         ending = [*told, *(adapted_rows(*run) if wanted.adapted else [])]
+        ending += everybody_rows(*run) if wanted.everybody else []
         # Methods that ask more clients get more work for a round.
         values = {PER_ROUND: fmean(row.value for row in self.seen["cohort"])}
         values["diverged"] = float(self._diverged(rows, number))
