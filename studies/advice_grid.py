@@ -17,6 +17,7 @@ import numpy as np
 
 from fedcohort.advice.evidence import BASE, FEATURES, NAMES, Evidence
 from fedcohort.util.cpu import one_thread
+from studies.advice_ranks import ranks_page
 from studies.advice_regret import CHOSEN_ON, Regrets, regret_table, regrets, summary, trusted, verdict
 from studies.advice_runs import (
     DATA,
@@ -59,6 +60,8 @@ def main() -> None:
         guide = re.sub(MARKED, lambda _: f"<!-- regret -->\n{summary(found)}\n<!-- end -->", DOCS.read_text())
         DOCS.write_text(guide, encoding="utf-8")
     (asked.out / "advice_grid.md").write_text(page(*tables), encoding="utf-8")
+    for name, text in ranks_page(Evidence.of(rows, {})).items():
+        ((DOCS.parent if asked.out == HERE else asked.out) / name).write_text(text, encoding="utf-8")
 
 
 def record(

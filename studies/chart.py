@@ -1,4 +1,4 @@
-"""Line charts as SVG, small enough to be kept beside the numbers that they show."""
+"""Charts as SVG, small enough to be kept beside the numbers that they show."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,24 +21,23 @@ def lines(title: str, series: Mapping[str, Points], x: str, y: str) -> str:
         share = (point[0] - left) / ((right - left) or 1)
         return LEFT + share * wide, TOP + (1 - (point[1] - low) / ((high - low) or 1)) * tall
 
-    body = [_text(LEFT, 16, title, "start", "bold")]
+    body = [label(LEFT, 16, title, "start", "bold")]
     for value in sorted({point[0] for points in series.values() for point in points}, key=float)[
         :: _every(series)
     ]:
-        body.append(_text(at((value, low))[0], HEIGHT - BOTTOM + 16, f"{value:g}", "middle"))
+        body.append(label(at((value, low))[0], HEIGHT - BOTTOM + 16, f"{value:g}", "middle"))
     for value in (low, (low + high) / 2, high):
-        body.append(_text(LEFT - 6, at((left, value))[1] + 4, f"{value:.3g}", "end"))
-    body.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x, "middle"))
-    body.append(_text(LEFT - 6, TOP - 6, y, "end"))
+        body.append(label(LEFT - 6, at((left, value))[1] + 4, f"{value:.3g}", "end"))
+    body.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x, "middle"))
+    body.append(label(LEFT - 6, TOP - 6, y, "end"))
     for number, (name, points) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in map(at, points))
         body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         body += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5" fill="{colour}"/>' for a, b in map(at, points)]
-        body.append(_text(WIDTH - RIGHT + 14, TOP + 14 + 18 * number, name, "start", colour=colour))
+        body.append(label(WIDTH - RIGHT + 14, TOP + 14 + 18 * number, name, "start", colour=colour))
     frame = f'<path d="M{LEFT},{TOP} V{HEIGHT - BOTTOM} H{WIDTH - RIGHT}" fill="none" stroke="#888"/>'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', frame, *body, "</svg>"]) + "\n"
+    return picture(WIDTH, HEIGHT, [frame, *body])
 
 
 def _every(series: Mapping[str, Points]) -> int:
@@ -46,6 +45,12 @@ def _every(series: Mapping[str, Points]) -> int:
     return math.ceil(len({point[0] for points in series.values() for point in points}) / 8)
 
 
-def _text(x: float, y: float, text: str, anchor: str, weight: str = "normal", colour: str = "#222") -> str:
+def picture(width: float, height: float, body: Sequence[str]) -> str:
+    """These on white."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>"]) + "\n"
+
+
+def label(x: float, y: float, text: str, anchor: str, weight: str = "normal", colour: str = "#222") -> str:
     look = f'font-family="sans-serif" font-size="12" font-weight="{weight}" fill="{colour}"'
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{escape(text)}</text>'

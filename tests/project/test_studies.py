@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import math
 import runpy
 import sys
 from pathlib import Path
@@ -147,6 +148,7 @@ def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(str(REPOSITORY))
     from fedcohort.advice.evidence import Evidence, shipped
     from studies.advice_grid import all_regrets
+    from studies.advice_ranks import ranks_page
     from studies.advice_regret import summary, trusted
     from studies.advice_table import evidence_rows
 
@@ -157,4 +159,44 @@ def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.Mo
     assert rows((REPOSITORY / "src/fedcohort/advice/evidence.csv").read_text()) == made
     found = all_regrets(Evidence.of(made, {}))
     assert summary(found) in (REPOSITORY / "docs/advice.md").read_text()
+    for name, text in ranks_page(Evidence.of(made, {})).items():
+        assert (REPOSITORY / "docs" / name).read_text() == text
     assert shipped().about["trusted"] == {kind: trusted(own) for kind, own in found.items()}
+
+
+def test_ranks_that_differ_by_more_than_the_critical_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Demsar's example: four classifiers on fourteen data sets have a critical difference of 1.25."""
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from studies.advice_ranks import diagram, ranked, words
+
+    always = {"scaffold": 0.3, "fedprox": 0.2, "fedlc": 0.1, "fedavg": 0.0}
+    known = evidence(
+        *[(0.0, always)] * 12, *[(0.0, {**always, "fedavg": 0.2})] * 2, (0.0, {**always, "fedlc": math.nan})
+    )
+    found = ranked(known, ["fedavg", "fedlc", "fedprox", "scaffold"])
+    assert found.methods == ("scaffold", "fedprox", "fedlc", "fedavg")
+    assert found.mean.tolist() == pytest.approx([1, (12 * 2 + 2 * 2.5) / 14, (12 * 3 + 2 * 4) / 14, 53 / 14])
+    assert found.difference == pytest.approx(1.25, abs=0.005)
+    assert found.p < 1e-4
+    assert found.federations == 14  # one has not tried them all
+    assert "not surely better than `fedprox`." in words(found)
+    assert words(found).count("`") == 4
+    assert diagram(found, "ranks").count("<circle") == 4
+    assert ranked(known, ["fedavg", "fedlc"]) is None
+
+
+def test_gains_are_told_skew_by_skew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from studies.advice_ranks import by, size_of, skew_of
+
+    known = evidence((0.0, {"scaffold": 0.1}), (0.0, {"scaffold": 0.3}), (0.0, {"scaffold": -0.2}))
+    skews = (
+        "dirichlet(alpha=0.1, min_size=4)",
+        "dirichlet(alpha=0.1, min_size=4)",
+        "similarity(similarity=0.0)",
+    )
+    named = tuple({**names, "skew": skew} for names, skew in zip(known.names, skews, strict=True))
+    table = by(dataclasses.replace(known, names=named), skew_of, ["fedavg", "scaffold"])
+    assert table.splitlines()[0] == "| method | Dir 0.1 (2) | S 0.0 (1) |"
+    assert "| `scaffold` | **+20.0** | -20.0 |" in table
+    assert size_of({"clients dealt": "20", "cohort asked": "0.3"}) == "K = 20, 30%"
