@@ -31,6 +31,7 @@ NAMES = {
     "fedgwc": "FedGWC",
     "fedlecc": "FedLECC",
 }
+LISTED = 10  # open claims of a table that are named one by one
 WIDE, LEFT, ROW, LOW, HIGH = 860, 470, 22, -1.5, 2.5  # of the picture: pixels, and shares of the paper's gain
 
 
@@ -88,12 +89,21 @@ def chapter(paper: str, claims: Sequence[Checked]) -> str:
     parts = [f"## {NAMES[paper]}", words]
     if rows:
         parts.append(table(columns, rows))
-    waiting = [f"{each.judged.claim.about} (`{each.folder.name}`)" for each in claims if each not in judged]
-    if waiting:
-        parts.append("Still open, with fewer than three seeds: " + "; ".join(waiting) + ".")
+    if waiting := [each for each in claims if each not in judged]:
+        parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
     own = [folder for folder in folders(PAPERS) if folder.paper == paper]
     parts += [text for folder in own for scale in ("paper", "small") if (text := numbers(folder, scale))]
     return "\n\n".join(parts)
+
+
+def open_claims(claims: Sequence[Checked]) -> str:
+    """A line for each table, which says how many there are where they are too many to be read."""
+    lines = []
+    for name in dict.fromkeys(each.folder.name for each in claims):
+        about = [each.judged.claim.about for each in claims if each.folder.name == name]
+        told = "; ".join(about) if len(about) <= LISTED else f"{len(about)} claims"
+        lines.append(f"- [{name}](../papers/{name}/README.md): {told}")
+    return "\n".join(lines)
 
 
 def numbers(folder: Folder, scale: str) -> str:
@@ -183,4 +193,9 @@ what lies beyond the edge is drawn at it. Green: confirmed. Yellow: weaker. Grey
 reversed.
 
 {chapters}
+
+## What the papers do not say
+
+Each paper compares its own choice of methods under its own conditions. [All methods, side by side](ranks.md)
+are trained on the same federations, each tuned with the same budget, and ranked.
 """
