@@ -284,11 +284,13 @@ def fresh(trained: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Fre
     return Fresh({name.split(".")[1] for name in modules}, here, caches() - before)
 
 
+@pytest.mark.deploy
 def test_predictions_need_no_part_of_training(fresh: Fresh) -> None:
     assert "serving" in fresh.rooms
     assert fresh.rooms.isdisjoint(TRAINING)
 
 
+@pytest.mark.deploy
 def test_no_folder_that_others_can_make_is_read(fresh: Fresh) -> None:
     """PyTorch's cache is below /tmp, under a name that can be guessed."""
     assert (fresh.here / "again/model.pt2").exists()

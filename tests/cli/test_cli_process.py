@@ -31,6 +31,7 @@ def test_mistake_is_exit_code_two(here: Path) -> None:
     assert contents(here) == before
 
 
+@pytest.mark.deploy
 def test_console_script_runs_an_experiment_and_says_a_warning_once(here: Path) -> None:
     """Six clients, four of which train a round, so that at most two can rest; three shall."""
     methods = "method=['fedentopt', 'fedentopt+fedprox']"
@@ -42,6 +43,7 @@ def test_console_script_runs_an_experiment_and_says_a_warning_once(here: Path) -
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.deploy
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     """Like ``fedcohort methods | head -1``."""
     done = subprocess.run(
@@ -50,6 +52,7 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.deploy
 def test_ctrl_c_keeps_the_last_round_and_names_the_command_that_goes_on(
     here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

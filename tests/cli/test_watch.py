@@ -95,10 +95,11 @@ def test_once_and_json_do_not_wait(write_run: Write, capsys: pytest.CaptureFixtu
     assert entry["metrics"]["global.accuracy"] == 0.5
 
 
+@pytest.mark.deploy
 def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     """Messages go to a pseudo-terminal, the result to a pipe; the board is drawn while runs go on."""
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
-    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "100"))
+    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "20"))
     ours, theirs = pty.openpty()
     program = [sys.executable, "-m", "fedcohort", "run", "e.toml"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
@@ -113,13 +114,14 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     os.close(ours)
     out, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0
-    assert "Of 100 rounds" in out
+    assert "Of 20 rounds" in out
     shown = seen.decode()
     for word in (" of 1 runs complete", " MB", "fedavg", "Results: "):
         assert word in shown
     assert "[1/1]" not in shown  # that is for pipes
 
 
+@pytest.mark.deploy
 def test_a_real_run_is_held_while_it_goes_on(tmp_path: Path) -> None:
     """Another process may look at it but not run it; killed, it is free again."""
     experiment = tmp_path / "e.toml"

@@ -1,6 +1,7 @@
 """The pool engine takes every way of computing a round to the reference's result."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Anchor, LogitMap, View
 from fedcohort.core.roles import Objective
+from fedcohort.core.round.loop import Report
+from fedcohort.core.state import State
 from fedcohort.core.task import Task
-from fedcohort.data import SplitPlan, federate, load
+from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.engines import pool
 from fedcohort.engines.batched import BatchedEngine
@@ -38,11 +41,16 @@ def path(request, monkeypatch):
     monkeypatch.setattr(pool, "is_small", lambda *_: request.param)
 
 
+@cache  # whichever path the pool takes
+def by_the_reference(text: str, local: Local) -> tuple[State, list[Report]]:
+    return play(Method.parse(text), tiny_task(local=local), 2)
+
+
 @pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
 @pytest.mark.parametrize("text", METHODS)
 def test_linear_networks_agree_with_the_reference(text, local, path):
     task, method = tiny_task(local=local), Method.parse(text)
-    slow, told = play(method, task, 2)
+    slow, told = by_the_reference(text, local)
     fast, also_told = play(method, task, 2, engine=PoolEngine(task))
     for ours, theirs in zip(fast.groups, slow.groups, strict=True):
         torch.testing.assert_close(ours.weights.params, theirs.weights.params, rtol=0, atol=1e-5)
@@ -194,11 +202,18 @@ NETWORKS = {
 }
 
 
+@cache  # for every engine and path
+def unusual(name: str) -> tuple[Task, State]:
+    """A task with such a network, and what the reference makes of it."""
+    task = Task.of(tiny_task().federation, NETWORKS[name], local=OPTIMISERS["momentum"], cohort=1.0)
+    return task, play(Method.parse("fedavg"), task, 2)[0]
+
+
 @pytest.mark.parametrize("engine", [PoolEngine, BatchedEngine])
-@pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
-def test_unusual_networks_agree_with_the_reference(build, engine, path):
-    task = Task.of(tiny_task().federation, build, local=OPTIMISERS["momentum"], cohort=1.0)
-    slow, fast = (play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (ReferenceEngine, engine))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_unusual_networks_agree_with_the_reference(name, engine, path):
+    task, slow = unusual(name)
+    fast = play(Method.parse("fedavg"), task, 2, engine=engine(task))[0]
     ours, theirs = fast.groups[0].weights.params, slow.groups[0].weights.params
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
@@ -210,11 +225,15 @@ def small_cnn(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
+@cache
+def dealt_digits() -> Federation:
+    return federate(load("digits"), partitioner("dirichlet", clients=20, alpha=0.5), SplitPlan())
+
+
 @pytest.mark.parametrize("local", OPTIMISERS.values(), ids=OPTIMISERS)
 def test_any_network_agrees_with_the_reference(local):
     """Convolutions, BatchNorm and its buffers, max-pooling through the faster kernel."""
-    deal = partitioner("dirichlet", clients=20, alpha=0.5)
-    task = Task.of(federate(load("digits"), deal, SplitPlan()), small_cnn, local=local, cohort=2)
+    task = Task.of(dealt_digits(), small_cnn, local=local, cohort=2)
     slow, fast = (
         play(Method.parse("fedavg"), task, 2, engine=e(task))[0] for e in (ReferenceEngine, PoolEngine)
     )

@@ -3,11 +3,13 @@
 import io
 import json
 import pickle
+import tempfile
 import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,7 @@ from fedcohort.util.names import natural
 from support.flower_tiny import CLIENTS, experiment, nodes, through_flower
 from support.inprocess import FIRST, InProcess
 from support.misbehaviour import BAD, BROKEN, log_of, rewritten, values
-from support.rehearsed import attacked
+from support.rehearsed import ONE_ROUND, attacked, honest
 
 Attack = Callable[[Message], Message]
 NPY = "numpy.ndarray"
@@ -136,15 +138,16 @@ def events_of(out: Path) -> list[tuple[str, str]]:
     return [(event.client, event.what) for event in read_events(directory)]
 
 
-@pytest.fixture(scope="module")
-def without(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """The run in which client 2 simply never answers orders."""
-    out = tmp_path_factory.mktemp("without")
-    return attacked(out, "fedavg", by_one(messages.TRAIN, BROKEN["crashed"]))
+@cache
+def without_client_2(method: str) -> Result:
+    """The run in which it simply never answers orders; tests only look at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return attacked(Path(folder), method, by_one(messages.TRAIN, BROKEN["crashed"]))
 
 
 @pytest.mark.parametrize("how", UNREADABLE)
-def test_what_cannot_be_read_is_refused_alone(how: str, without: Result, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_alone(how: str, tmp_path: Path) -> None:
+    without = without_client_2("fedavg")
     result = attacked(tmp_path, "fedavg", by_one(messages.TRAIN, UNREADABLE[how]))
     torch.testing.assert_close(result.state.groups[0].weights, without.state.groups[0].weights)
     assert values(result, "rejected") == [1]
@@ -328,13 +331,13 @@ POISON = {
 @pytest.mark.parametrize("how", POISON)
 def test_poison_is_refused_and_never_averaged(how: str, tmp_path: Path) -> None:
     method, attack, words = POISON[how]
-    poisoned = attacked(tmp_path / "poisoned", method, by_one(messages.TRAIN, attack))
-    absent = attacked(tmp_path / "absent", method, by_one(messages.TRAIN, BROKEN["crashed"]))
+    poisoned = attacked(tmp_path, method, by_one(messages.TRAIN, attack))
+    absent = without_client_2(method)
     ours, theirs = pack(poisoned.state), pack(absent.state)
     for key in theirs.keys() - {"bytes"}:
         torch.testing.assert_close(ours[key], theirs[key], equal_nan=True)
     assert values(poisoned, "rejected")[0] == values(absent, "rejected")[0] + 1
-    (what,) = (what for client, what in events_of(tmp_path / "poisoned") if client == "client 2")
+    (what,) = (what for client, what in events_of(tmp_path) if client == "client 2")
     assert what.startswith("is refused: ")
     assert words in what
 
@@ -346,7 +349,7 @@ def test_an_update_without_measure_is_refused_where_nobody_has_a_majority(
 ) -> None:
     """In the rounds in which client 2 is one of one or two, the first of them too."""
     spoil = by_one(messages.TRAIN, with_tensor("update", "delta", value))
-    result = attacked(tmp_path, "fedavg", spoil, cohort=cohort, rounds=12, evaluate={"every": 20})
+    result = attacked(tmp_path, "fedavg", spoil, cohort=cohort, rounds=9, evaluate={"every": 20})
     told = events_of(tmp_path)
     assert {client for client, _ in told} == {"client 2"}
     assert all("trust.max_update_ratio" in what for _, what in told)
@@ -366,8 +369,8 @@ def test_how_many_samples_one_of_two_has_is_not_believed_beyond_measure(tmp_path
 
 @pytest.mark.parametrize("reach", [0.0, 1e300, -1.0, float("nan"), "far", None])
 def test_how_far_a_client_could_go_is_computed_not_believed(reach: object, tmp_path: Path) -> None:
-    told = attacked(tmp_path / "told", "fednova+fedprox", by_one(messages.TRAIN, with_facts(reach=reach)))
-    truth = attacked(tmp_path / "truth", "fednova+fedprox")
+    told = attacked(tmp_path, "fednova+fedprox", by_one(messages.TRAIN, with_facts(reach=reach)))
+    truth, _ = honest("fednova+fedprox", json.dumps(ONE_ROUND, sort_keys=True))
     torch.testing.assert_close(told.state.groups[0].weights, truth.state.groups[0].weights, rtol=0, atol=0)
     assert values(told, "rejected") == [0]
 

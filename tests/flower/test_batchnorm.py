@@ -18,7 +18,11 @@ SPLITTING = "scaffold+cfl(eps1=9.0, eps2=0.0)"  # the server asks for what clien
 
 @pytest.mark.parametrize("text", [*METHODS, SPLITTING])
 def test_same_numbers_and_no_statistics_in_any_message(text: str, tmp_path: Path) -> None:
-    changes = {"local": {**TINY["local"], "bn": "local"}, "evaluate": {"every": 2, "adapted": True}}
+    changes = {
+        "local": {**TINY["local"], "bn": "local"},
+        "evaluate": {"every": 2, "adapted": True},
+        "rounds": 3,
+    }
     asked = experiment(text, model="support.networks:normed", **changes)
     ours, grid = through_flower(asked, tmp_path)
     task = asked.task(0)

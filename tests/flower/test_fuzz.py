@@ -7,6 +7,7 @@ from fedcohort.flower import messages
 from support.lies import Lie, check, lies
 
 
+@pytest.mark.deploy
 @pytest.mark.parametrize("kind", messages.KINDS)
 @settings(
     max_examples=4, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -15,23 +15,23 @@ from support.inprocess import FIRST, Killed, killed_after
 
 @pytest.mark.parametrize("method", ["scaffold", "fedsoft(groups=2)", "fedconcat(groups=2, rounds=2)+fedprox"])
 def test_a_killed_server_ends_like_one_that_was_not(method: str, tmp_path: Path) -> None:
-    """8 is among the first orders; the others are later, with memories of several rounds at clients: with
-    SCAFFOLD during an evaluation, with which clients have trained for the round after."""
+    """Killed three times: 8 is among the first orders; the others are later, with memories of several rounds
+    at clients: with SCAFFOLD during an evaluation, with which clients have trained for the round after."""
     whole, _ = through_flower(experiment(method), tmp_path / "whole")
+    out = tmp_path / "killed"
     for heard in (8, 19, 25):
-        out = tmp_path / str(heard)
         with pytest.raises(Killed):
             through_flower(experiment(method), out, killed_after(heard, nodes(out)))
-        again, _ = through_flower(experiment(method), out, nodes(out))
-        ours, theirs = pack(again.state), pack(whole.state)
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            torch.testing.assert_close(ours[key], theirs[key], rtol=0, atol=0)
-        expected = {**whole.metrics, "messages": again.metrics["messages"]}  # some more, to meet again
-        assert again.metrics == pytest.approx(expected, nan_ok=True)
-        (directory,) = (path.parent for path in out.glob("experiment-*/*/result.json"))
-        assert read_result(directory) == pytest.approx(again.metrics, nan_ok=True)
-        assert read_table(directory / "table.csv")[-1] == again.rows[-1]
+    again, _ = through_flower(experiment(method), out, nodes(out))
+    ours, theirs = pack(again.state), pack(whole.state)
+    assert ours.keys() == theirs.keys()
+    for key in ours:
+        torch.testing.assert_close(ours[key], theirs[key], rtol=0, atol=0)
+    expected = {**whole.metrics, "messages": again.metrics["messages"]}  # some more, to meet again
+    assert again.metrics == pytest.approx(expected, nan_ok=True)
+    (directory,) = (path.parent for path in out.glob("experiment-*/*/result.json"))
+    assert read_result(directory) == pytest.approx(again.metrics, nan_ok=True)
+    assert read_table(directory / "table.csv")[-1] == again.rows[-1]
 
 
 def test_a_client_that_is_not_back_keeps_its_number(tmp_path: Path) -> None:

@@ -107,3 +107,5 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
         serve(nodes(tmp_path), experiment=asked(tmp_path, method="centralised"), out=str(tmp_path))
     with pytest.raises(UserError, match="ask 'fedcohort advise' about a table of their counts"):
         serve(nodes(tmp_path), experiment=asked(tmp_path, method="auto"), out=str(tmp_path))
+    with pytest.raises(UserError, match="sent the models of all others"):
+        serve(nodes(tmp_path), experiment=asked(tmp_path, evaluate={"everybody": True}), out=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Every registered method keeps every law, alone and in company; test_compositions.py has all pairs."""
+"""Every registered method keeps every law, alone and in company; test_pairs.py has all pairs."""
 
 import pytest
 

@@ -113,7 +113,7 @@ def skewed(momentum: float, lr: float):
     return toy_task(b=(3, -1), sizes=(10, 10), steps=(5, 8), curvature=(1, 3), local=local)
 
 
-@pytest.mark.parametrize(("lr", "rounds"), [(0.002, 140), (0.01, 40)])
+@pytest.mark.parametrize(("lr", "rounds"), [(0.005, 80), (0.01, 40)])
 def test_exact_under_momentum(lr, rounds):
     """Dividing by the reach of the optimiser finds the joint optimum, though clients take 5 and 8 steps."""
     state = play_toy("scaffold", (0, 1), task=skewed(0.9, lr), rounds=rounds)[-1]

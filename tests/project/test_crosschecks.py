@@ -110,6 +110,7 @@ def test_a_check_without_clones_leaves_the_page(
     assert "nothing compared, the page stays" in capsys.readouterr().out
 
 
+@pytest.mark.deploy
 def test_authors_code_runs_elsewhere_and_leaves_its_clone_alone(tmp_path: Path) -> None:
     """What a stranger's module does when it is imported, it does in another process and an empty folder."""
     clone = Clone("cfl", "somebody/code", tmp_path)

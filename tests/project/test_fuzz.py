@@ -21,6 +21,7 @@ def test_every_target_is_in_the_slice() -> None:
     assert SLICE.keys() == set(hunting.TARGETS)
 
 
+@pytest.mark.deploy
 @pytest.mark.parametrize("name", sorted(SLICE))
 def test_hostile_input_ends_in_a_result_or_a_sentence(name: str, tmp_path: Path) -> None:
     catch = hunting.hunt(name, SLICE[name], seed=1, home=tmp_path / "case")

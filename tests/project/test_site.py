@@ -20,7 +20,7 @@ LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``make docs``, into a folder of the test."""
+    """``make docs``, into a folder of the test: long, so who asks for it is marked."""
     out = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.deploy
 def test_every_page_is_there_and_reached_from_the_navigation(site: Path) -> None:
     pages = {path.relative_to(REPOSITORY / "docs") for path in (REPOSITORY / "docs").rglob("*.md")}
     for folder in ("examples", "studies"):
@@ -41,6 +42,7 @@ def test_every_page_is_there_and_reached_from_the_navigation(site: Path) -> None
         assert f'href="{page.with_suffix(".html")}"' in front, f"{page} is not in the navigation"
 
 
+@pytest.mark.deploy
 def test_nothing_is_loaded_from_the_network(site: Path) -> None:
     found = {url for page in site.rglob("*.html") for url in LOADED.findall(page.read_text())}
     assert found == set()
@@ -48,6 +50,7 @@ def test_nothing_is_loaded_from_the_network(site: Path) -> None:
     assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", styles)
 
 
+@pytest.mark.deploy
 def test_search_works_from_disk(site: Path, browser: Any) -> None:
     """No worker may be started there, and no file but scripts be read."""
     context = browser.new_context()
@@ -63,6 +66,7 @@ def test_search_works_from_disk(site: Path, browser: Any) -> None:
     context.close()
 
 
+@pytest.mark.deploy
 def test_a_method_page_shows_its_source(site: Path) -> None:
     for name in METHODS.names():
         page = site / "methods" / f"{name}.html"
@@ -70,6 +74,7 @@ def test_a_method_page_shows_its_source(site: Path) -> None:
             assert 'id="source"' in page.read_text(), name
 
 
+@pytest.mark.deploy
 def test_the_reference_names_every_command_and_every_python_name(site: Path) -> None:
     commands, python = (site / "commands.html").read_text(), (site / "python.html").read_text()
     for command in ("demo", "run", "diagnose", "watch", "serve", "methods", "new method"):
@@ -90,6 +95,7 @@ def test_the_reference_says_something_of_every_name(module: str) -> None:
     assert [name for name, text in said.items() if not text.strip()] == []
 
 
+@pytest.mark.deploy
 def test_links_out_of_the_docs_are_pages_or_plain_text(site: Path) -> None:
     for page in site.rglob("*.html"):
         targets = re.findall(r'href="([^"#?]+\.(?:md|py|toml))"', page.read_text())

@@ -369,6 +369,7 @@ def test_a_page_asks_nobody_for_anything() -> None:
     assert "http" not in text.replace("http-equiv", "")
 
 
+@pytest.mark.deploy
 def test_a_large_report_is_small(large: Path, tmp_path: Path) -> None:
     """Of one run of 1,000 clients and 500 rounds, and of six methods with three seeds of that size."""
     library = len(get_plotlyjs().encode())

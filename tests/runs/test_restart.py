@@ -10,8 +10,10 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,22 +113,26 @@ CASES = [
 @pytest.mark.parametrize(("method", "stops"), CASES, ids=lambda case: case if isinstance(case, str) else "")
 def test_stopped_and_continued_is_uninterrupted(method: str, stops: tuple[int], tmp_path: Path) -> None:
     asked = experiment(method)
-    whole = go_on(asked, tmp_path / "whole")
+    whole, expected = uninterrupted(method)
     if "tolerance" in method:
         assert whole.metrics["groups"] > 1  # or splits are not tested
     for stop in stops:
-        directory = tmp_path / str(stop)
-        assert go_on(asked, directory, after=[StopAfter(stop)]).state.round == stop
-        go_on(asked, directory)
-        assert kept(directory) == kept(tmp_path / "whole")
+        assert go_on(asked, tmp_path, after=[StopAfter(stop)]).state.round == stop
+    go_on(asked, tmp_path)
+    assert kept(tmp_path) == expected
+
+
+@cache
+def uninterrupted(method: str, every: int = 2) -> tuple[Result, dict[str, bytes]]:
+    """The run that nothing stopped, and the files that it left."""
+    with tempfile.TemporaryDirectory() as folder:
+        return go_on(experiment(method), Path(folder), every=every), kept(Path(folder))
 
 
 def test_continued_after_every_round(tmp_path: Path) -> None:
-    asked = experiment(COMBINATIONS[0])
-    go_on(asked, tmp_path / "whole")
     for stop in range(1, ROUNDS + 1):
-        go_on(asked, tmp_path / "parts", after=[StopAfter(stop)])
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+        go_on(experiment(COMBINATIONS[0]), tmp_path, after=[StopAfter(stop)])
+    assert kept(tmp_path) == uninterrupted(COMBINATIONS[0])[1]
 
 
 @pytest.mark.parametrize("moment", ["before the rows are written", "amid the rows", "after the rows"])
@@ -134,7 +140,6 @@ def test_ctrl_c_loses_at_most_the_round_it_hits(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = experiment(COMBINATIONS[0])
-    go_on(asked, tmp_path / "whole")
     stop = StopAfter(3, KeyboardInterrupt)
     before, after = ([stop], []) if moment.startswith("before") else ([], [stop])
     if moment == "amid the rows":
@@ -147,13 +152,13 @@ def test_ctrl_c_loses_at_most_the_round_it_hits(
 
         monkeypatch.setattr(Recorder, "_write", half)
     with pytest.raises(KeyboardInterrupt):
-        go_on(asked, tmp_path / "run", before, after)
+        go_on(asked, tmp_path, before, after)
     monkeypatch.undo()
     lost = 0 if moment.startswith("after") else 1
     again = Rounds()
-    go_on(asked, tmp_path / "run", after=[again])
+    go_on(asked, tmp_path, after=[again])
     assert again.seen == list(range(4 - lost, ROUNDS + 1))
-    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+    assert kept(tmp_path) == uninterrupted(COMBINATIONS[0])[1]
 
 
 class Rounds(Callback):
@@ -176,7 +181,7 @@ class PowerCutError(BaseException):
 
 def test_power_cut_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine goes off before the n-th flush or rename, for every n."""
-    asked = experiment("scaffold", rounds=3)
+    asked = experiment("scaffold", rounds=3, evaluate={"every": 2})
     go_on(asked, tmp_path / "whole", every=1)
     fsync, replace = os.fsync, Path.replace
     n, done = 0, False
@@ -207,14 +212,12 @@ def test_power_cut_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("damage", ["flipped", "cut short", "emptied", "gone"])
 def test_damaged_checkpoint_gives_way_to_the_one_before(damage: str, tmp_path: Path) -> None:
     asked = experiment("scaffold")
-    go_on(asked, tmp_path / "whole", every=1)
-    directory = tmp_path / "run"
-    go_on(asked, directory, after=[StopAfter(3)], every=1)
-    spoil(directory / "state.safetensors", damage)
+    go_on(asked, tmp_path, after=[StopAfter(3)], every=1)
+    spoil(tmp_path / "state.safetensors", damage)
     trained = Rounds()
-    go_on(asked, directory, after=[trained], every=1)
+    go_on(asked, tmp_path, after=[trained], every=1)
     assert trained.seen == [3, 4, 5]
-    assert kept(directory) == kept(tmp_path / "whole")
+    assert kept(tmp_path) == uninterrupted("scaffold", every=1)[1]
 
 
 def spoil(path: Path, damage: str) -> None:
@@ -241,13 +244,12 @@ def test_two_damaged_checkpoints_are_an_error_that_touches_nothing(tmp_path: Pat
 def test_a_run_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
     """As left by a kill at any time before the first checkpoint."""
     asked = experiment("fedavg")
-    go_on(asked, tmp_path / "whole")
     go_on(asked, tmp_path / "early", after=[StopAfter(1)])
     (tmp_path / "early" / "state.safetensors").unlink()
     go_on(asked, tmp_path / "early")
     (tmp_path / "earlier").mkdir()
     go_on(asked, tmp_path / "earlier")
-    assert kept(tmp_path / "early") == kept(tmp_path / "earlier") == kept(tmp_path / "whole")
+    assert kept(tmp_path / "early") == kept(tmp_path / "earlier") == uninterrupted("fedavg")[1]
 
 
 def test_changed_settings_are_named(tmp_path: Path) -> None:

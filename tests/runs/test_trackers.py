@@ -86,6 +86,7 @@ def test_tensorboard_has_every_number_once(tmp_path: Path) -> None:
         assert len(events.Scalars(key)) == len(values), f"{key} was written twice"
 
 
+@pytest.mark.deploy
 def test_mlflow_has_every_number_once_and_the_settings(tmp_path: Path) -> None:
     from mlflow import MlflowClient
 

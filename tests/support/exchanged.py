@@ -18,10 +18,11 @@ from fedcohort.core.schema import (
     survey_fields,
 )
 from fedcohort.flower import messages
+from fedcohort.flower.messages import Payload
 from fedcohort.runs.client_messages import answers, orders
 from fedcohort.runs.experiment import Experiment
 from support.inprocess import InProcess
-from support.sizes import size_of, trained_in
+from support.sizes import size_of_payload, trained_in
 
 
 class Exchange(NamedTuple):
@@ -64,14 +65,15 @@ def exchanges(asked: Experiment, grid: InProcess) -> list[Exchange]:
 def check_listed(found: list[Exchange]) -> None:
     """What is listed is what is sent and what leaves, field by field."""
     for kind, asked, question, told, answer in found:
-        assert tensors_in(question) == {field[:4] for field in asked}, kind
-        assert size_of(answer) == bytes_of(told), kind
-        assert tensors_in(answer) == {field[:4] for field in told if field.record != FACTS}, kind
-        said, message = messages.read(question.content).facts, messages.KINDS[kind]
+        sent, heard = messages.read(question.content), messages.read(answer.content)
+        assert tensors_in(sent) == {field[:4] for field in asked}, kind
+        assert size_of_payload(heard) == bytes_of(told), kind
+        assert tensors_in(heard) == {field[:4] for field in told if field.record != FACTS}, kind
+        said, message = sent.facts, messages.KINDS[kind]
         unknown = {"scale"} if kind == messages.PROFILE else set()
         assert said.keys() == (EVERY.keys() | INSTRUCTIONS[message].keys()) - unknown
         assert not said.get("order") or said["order"].keys() == INSTRUCTIONS["training"].keys()
 
 
-def tensors_in(message: Message) -> set[tuple]:
-    return {field[:4] for field in fields_of(messages.read(message.content).tensors)}
+def tensors_in(payload: Payload) -> set[tuple]:
+    return {field[:4] for field in fields_of(payload.tensors)}

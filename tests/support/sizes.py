@@ -12,7 +12,10 @@ NUMBER = 8  # bytes of a number that is sent by itself
 
 def size_of(reply: Message) -> int:
     """The numbers among the facts and all tensors; names are words."""
-    payload = messages.read(reply.content)
+    return size_of_payload(messages.read(reply.content))
+
+
+def size_of_payload(payload: Payload) -> int:
     return NUMBER * numbers(payload.facts) + payload.bytes
 
 

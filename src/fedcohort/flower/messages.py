@@ -109,6 +109,8 @@ def _facts(text: str) -> dict[str, Any]:
     level: list[Any] = [facts]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            break
     if level or not isinstance(facts, dict):
         raise NonsenseError("its facts are no table")
     return facts

@@ -5,7 +5,10 @@ import inspect
 import re
 import sys
 import textwrap
-from typing import Any
+from collections.abc import Hashable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, cast
 
 from fedcohort.core.method import DEFAULTS, METHODS, Method, roles_of
 from fedcohort.core.roles import USES, Part
@@ -90,8 +93,13 @@ def _flow(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", text)
 
 
-def remarks_on(cls: type) -> dict[str, str]:
+def remarks_on(cls: type) -> Mapping[str, str]:
     """The comment behind each field of a class: the one place where a parameter is explained."""
+    return _remarks_on(cast(Hashable, cls))
+
+
+@cache  # Python reads the whole file to find a class in it
+def _remarks_on(cls: Any) -> Mapping[str, str]:
     lines = inspect.getsource(cls).splitlines()
     (definition,) = ast.parse("\n".join(lines)).body
     assert isinstance(definition, ast.ClassDef)  # noqa: S101  # the source of a class
@@ -100,7 +108,7 @@ def remarks_on(cls: type) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and field.end_lineno is not None:
             tail = lines[field.end_lineno - 1][field.end_col_offset :]
             remarks[ast.unparse(field.target)] = tail.partition("#")[2].strip()
-    return remarks
+    return MappingProxyType(remarks)
 
 
 def sends(part: Part, exchanged: Both) -> str:

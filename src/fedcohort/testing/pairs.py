@@ -1,7 +1,8 @@
 """What composes with what: every two parts run together, or one sentence names both and says why not.
 
-:func:`refusal` says which of the two it is and :func:`check_composition` tries it. The test suite calls both
-for every pair, and ``docs/compositions.md`` is written from the first.
+:func:`refusal` says which of the two it is; ``docs/compositions.md`` is written from it. Pairs that run
+are not tried one by one: :func:`covering` packs them into methods of several parts, and
+:func:`check_composition` tries these.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch
 
 from fedcohort.core.evaluate import served_by
 from fedcohort.core.method import DEFAULTS, METHODS, Method, make
+from fedcohort.core.profile import Local
 from fedcohort.core.round.cohort import choose_all
 from fedcohort.core.round.questions import answered
 from fedcohort.core.state import State
@@ -22,6 +24,7 @@ from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
 
 ROUNDS = {True: 3, False: 2}  # with groups, which take a while to be found, and without
+BRIEF = Local(lr=0.2, epochs=1, batch=24)  # one step or two, as samples allow
 APART = 1e-5  # how far the engines' weights may be from one another
 
 # Settings under which so many rounds on a tiny task show all that a method does: fit, ask, split, merge.
@@ -46,24 +49,43 @@ def pairs() -> list[tuple[str, str]]:
     return list(combinations(parts(), 2))
 
 
-def compose(one: str, other: str) -> Method:
-    """Both parts, the default for every other role; UserError when they are refused."""
-    return Method.of(*(part for name in (one, other) for part in make(name, BRISK.get(name, {}))))
+def compose(*names: str) -> Method:
+    """These parts, the default for every other role; UserError when they are refused."""
+    return Method.of(*(part for name in names for part in make(name, BRISK.get(name, {}))))
 
 
-def refusal(one: str, other: str) -> str | None:
-    """The sentence that refuses this pair; None when it runs."""
+def refusal(*names: str) -> str | None:
+    """The sentence that refuses these parts; None when they run."""
     try:
-        compose(one, other)
+        compose(*names)
     except UserError as mistake:
         return str(mistake)
     return None
 
 
+def covering() -> list[tuple[str, ...]]:
+    """Parts that run together, as many as help, until every pair that runs is in one of these."""
+    runs = {frozenset(pair): None for pair in pairs() if refusal(*pair) is None}  # a dict, for its order
+    left, found = dict(runs), []
+    while left:
+        chosen, others = sorted(next(iter(left))), parts()
+        while others:
+            new = [sum(frozenset((name, one)) in left for one in chosen) for name in others]
+            name = others.pop(new.index(max(new)))
+            if not max(new):
+                break
+            if all(frozenset((name, one)) in runs for one in chosen) and refusal(*chosen, name) is None:
+                chosen.append(name)
+        for pair in combinations(chosen, 2):
+            left.pop(frozenset(pair), None)
+        found.append(tuple(chosen))
+    return found
+
+
 def check_composition(method: Method) -> None:
     """Runs the method on both engines; AssertionError with a sentence when something is wrong. The faster one
     runs it, the reference judges it where there is most to judge."""
-    task = tiny_task()
+    task = tiny_task(local=BRIEF)
     state, _ = play(method, task, 0)
     for group in state.groups:
         served = served_by(method, group)
