@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import cache_from_source
 from pathlib import Path
 
 HOME = Path(__file__).parent
@@ -56,6 +57,8 @@ class Mutant:
         if text.count(self.find) != 1:
             raise SystemExit(f"{self.area}: what '{self.what}' replaces is not once in {self.file}")
         path.write_text(text.replace(self.find, self.replace), encoding="utf-8")
+        # Bytecode is told apart by size and second, which may be the same.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def load(home: Path = HOME) -> list[Mutant]:

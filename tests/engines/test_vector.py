@@ -52,8 +52,9 @@ NETWORKS = {  # each with images of (channels, height, width)
     "few outputs, not pooled": ((1, 7, 70), lambda: nn.Sequential(
         nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 5 * 68, CLASSES),
     )),
-    "dense": ((2, 5, 7), lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(70, 30), nn.ReLU(), nn.Linear(30, 13), nn.Linear(13, CLASSES),
+    "dense": ((1, 2, 5), lambda: nn.Sequential(
+        nn.Conv2d(1, 7, 1), nn.Flatten(), nn.Linear(70, 30), nn.ReLU(), nn.Linear(30, 13),
+        nn.Linear(13, CLASSES),
     )),
     # BatchNorm between ReLU and pooling, before both and behind both; odd sides; of images and of vectors.
     # Few samples have few different numbers, so what their deviations are divided by is kept from zero.

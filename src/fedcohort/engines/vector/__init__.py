@@ -1,5 +1,5 @@
-"""Kernels written for one network and this processor, and compiled by LLVM: what a chain of layers costs on
-one core at best. They come with ``pip install fedcohort[fast]``; without, PyTorch does the same."""
+"""Kernels written for one network and this processor, and compiled by LLVM: what a network with convolutions
+costs on one core at best. They come with ``pip install fedcohort[fast]``; without, PyTorch does the same."""
 
 import threading
 import warnings
@@ -17,8 +17,8 @@ WRITING = threading.Lock()  # workers that ask for the same program wait for the
 
 def program_for(chain: Chain, shape: tuple[int, ...]) -> "Program | None":
     """The compiled steps of a network on examples of this shape; None where there cannot be any."""
-    if find_spec("llvmlite") is None or (chain.convolves and len(shape) != 3):
-        return None
+    if not chain.convolves or len(shape) != 3 or find_spec("llvmlite") is None:
+        return None  # on some processors PyTorch's own products are faster for linear layers alone
     if chain.kinds[-1].cuts:  # the loss is taken at a linear layer
         return None
     with WRITING:
@@ -31,9 +31,8 @@ def _program(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> "Program | No
     from fedcohort.engines.vector.program import Program
 
     try:
-        chain, lanes = Chain(list(layers)), usual_lanes()
-        able = lanes if chain.convolves else lanes == 16 and chain.is_plain  # with 8, PyTorch is faster
-        return Program(chain, shape, lanes) if able else None
+        lanes = usual_lanes()
+        return Program(Chain(list(layers)), shape, lanes) if lanes else None
     except RuntimeError as error:  # LLVM does not know this machine
         warnings.warn(
             f"fedcohort[fast]: {error}; PyTorch takes the steps instead", RuntimeWarning, stacklevel=2

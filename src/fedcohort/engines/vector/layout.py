@@ -6,7 +6,6 @@ around them: what a kernel covers of a row is contiguous. Weights follow the sam
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
 import torch
 from torch import Tensor
@@ -132,15 +131,13 @@ class Layout:
     def __init__(self, chain: Chain, shape: tuple[int, ...], lanes: int) -> None:
         self.chain, self.lanes, self.size = chain, lanes, 0
         self.layers: list[Convolution | Dense] = []
-        head = Image(shape[0], shape[1], shape[2], chain.kinds[0].padding) if chain.convolves else None
-        self.head = image = head or Image(1, 1, prod(shape))
+        self.head = image = Image(shape[0], shape[1], shape[2], chain.kinds[0].padding)
         for layer, following in zip(chain.layers, [*chain.kinds[1:], Kind()], strict=True):
             ours: Convolution | Dense
             if layer.kind.convolves:
                 ours = Convolution(layer, lanes, self.size, image, following.padding)
             else:
-                flattened = image if image.area > 1 and chain.convolves else None
-                ours = Dense(layer, lanes, self.size, image.stride, flattened)
+                ours = Dense(layer, lanes, self.size, image.stride, image if image.area > 1 else None)
             self.layers.append(ours)
             image, self.size = ours.result, ours.end
         self.images = [layer for layer in self.layers if isinstance(layer, Convolution)]

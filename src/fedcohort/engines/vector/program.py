@@ -56,7 +56,7 @@ class Program:
         if labels.min() < 0 or labels.max() >= self.layout.chain.layers[-1].shape[0]:
             return False
         even = head.height * head.width % self.layout.lanes == 0
-        return job.augment is None or (bool(self.layout.images) and head.channels in LUMA and even)
+        return job.augment is None or (head.channels in LUMA and even)
 
     def settles(self, samples: int) -> bool:
         """Whether a batch of so many tells every BatchNorm enough of its channels."""

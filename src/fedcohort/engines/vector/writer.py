@@ -57,12 +57,12 @@ class Writer:
                 self.known[number] = scratch.take(len(tail.Known._fields) * layer.wide)
         self.winners = [scratch.take_each(layer.output.stride) for layer in images]
         self.turned = [scratch.take(up(layer.outputs, lanes) * layer.patch) for layer in images]
-        self.noted = scratch.take(max(map(slopes.noted, images), default=0))
+        self.noted = scratch.take(max(map(slopes.noted, images)))
         self.planes, self.changed = scratch.take(layout.head.size), scratch.take(layout.head.size)
         scratch.take(
             lanes * max(layer.output.channels for layer in layers)
         )  # pixels beyond the last one's row
-        self.is_wide = bool(images) and convolution.is_wide(images[0])
+        self.is_wide = convolution.is_wide(images[0])
         self.drawn = sum(map(tail.drawn, layers))  # by dropout, for a sample
 
     def stages(self) -> list[list[int]]:
@@ -86,7 +86,7 @@ class Writer:
             for stage in self.stages():
                 self.forward(stage)
             self.lose()
-            with code.loop(self.layout.images[-1].end if self.layout.images else 0, code.lanes) as place:
+            with code.loop(self.layout.images[-1].end, code.lanes) as place:
                 self.array["slope"][place] = code.zeros()
             for stage in reversed(self.stages()):
                 self.backward(stage)
