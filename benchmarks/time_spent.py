@@ -6,8 +6,11 @@ itself is timed without it.
 
 import json
 import time
+from importlib.util import find_spec
+from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.measure import read_arguments
 from fedcohort.bench.jobs import load
@@ -22,32 +25,50 @@ PARTS = {
     ),
     "copying examples": ("index_select", "index", "embedding"),
 }  # fmt: skip
-OTHER, PYTHON = "element-wise operations", "Python and the server"
+KERNELS, OTHER, PYTHON = "compiled kernels", "element-wise operations", "Python and the server"
+
+
+def name_kernels() -> None:
+    """The profiler knows PyTorch's operations; compiled kernels are told to it."""
+    if find_spec("llvmlite") is None:
+        return
+    from fedcohort.engines.vector.program import Program
+
+    run = Program.run
+
+    def named(*given: Any) -> None:
+        with record_function(KERNELS):
+            run(*given)
+
+    Program.run = named  # type: ignore[method-assign]
 
 
 def main() -> None:
     arguments = read_arguments()
     torch.set_num_threads(1)
+    name_kernels()
     data = load(arguments.folder)
     method, task = build_task(data)
-    profile, state = task.profile(method), first_state(method, task, data)
+    told, state = task.profile(method), first_state(method, task, data)
     engine = PoolEngine(task, workers=1)
 
     def rounds() -> float:
         nonlocal state
         since = time.perf_counter()
         for _ in range(arguments.rounds):
-            state, _ = step(method, state, task, profile, engine)
+            state, _ = step(method, state, task, told, engine)
         return time.perf_counter() - since
 
-    state, _ = step(method, state, task, profile, engine)
+    state, _ = step(method, state, task, told, engine)
     state, plain = first_state(method, task, data), rounds()
     state = first_state(method, task, data)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as watched:
+    with profile(activities=[ProfilerActivity.CPU]) as watched:
         spent = rounds()
-    parts = dict.fromkeys([*PARTS, OTHER], 0.0)
+    parts = dict.fromkeys([KERNELS, *PARTS, OTHER], 0.0)
     for event in watched.key_averages():
-        if event.key.startswith("aten::"):
+        if event.key == KERNELS:
+            parts[KERNELS] += event.self_cpu_time_total / 1e6
+        elif event.key.startswith("aten::"):
             name = event.key.removeprefix("aten::")
             part = next((part for part, names in PARTS.items() if name in names), OTHER)
             parts[part] += event.self_cpu_time_total / 1e6
