@@ -39,6 +39,6 @@ def test_small_and_by_itself(path: Path) -> None:
 def test_what_is_shared_has_several_users() -> None:
     """A helper of one method would only hide how long it is."""
     for helper in FILES[0].parent.glob("_[a-z]*.py"):
-        name = f"fedcohort.methods.{helper.stem}."
+        name = f"fedcohort.methods.{helper.stem}"
         users = [path for path in FILES if any(used.startswith(name) for _, used in house.imported(path))]
         assert len(users) > 1, helper.name
