@@ -192,7 +192,7 @@ def later(folder: Path, kinds: str, training: str, seed: int, reading: str) -> d
             memory, updates, Round(number - 1, profile, 0, profile.eligible, profile.cohort)
         )
         if 2 * number >= last and number % (last // 10) == 0:
-            parts = grouping.parts(grouping.interaction(memory, profile.eligible).numpy(), profile)
+            parts = grouping.parts(grouping.matrix(memory, profile.eligible).numpy(), profile)
             found[str(number)] = f"{rand(parts, told['truth']):.4f}" if parts.any() else ""
     return found
 

@@ -29,8 +29,16 @@ def code_lines(path: Path) -> int:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_small_and_by_itself(path: Path) -> None:
-    """What three methods of one paper share may have a file of its own, whose name begins with _."""
+    """What methods of one paper share may have a file of its own, whose name begins with _."""
     assert code_lines(path) <= SHORT.get(path.stem, LONGEST)
     ours = {name for _, name in house.imported(path) if name.startswith("fedcohort.")}
     assert {name for name in ours if not name.startswith(("fedcohort.api.", "fedcohort.methods._"))} == set()
     assert "logging" not in {name for _, name in house.imported(path)}
+
+
+def test_what_is_shared_has_several_users() -> None:
+    """A helper of one method would only hide how long it is."""
+    for helper in FILES[0].parent.glob("_[a-z]*.py"):
+        name = f"fedcohort.methods.{helper.stem}"
+        users = [path for path in FILES if any(used.startswith(name) for _, used in house.imported(path))]
+        assert len(users) > 1, helper.name

@@ -61,7 +61,7 @@ from fedcohort.data.sources import SOURCES, Source
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.models.last_layer import encoder_bytes, last_layer
-from fedcohort.stats import clustering, gaussian
+from fedcohort.stats import clustering, gaussian, interaction
 from fedcohort.stats.attribute_psi import feature_psi, quantity_terms
 from fedcohort.stats.clustering import (
     bipartition,
@@ -157,6 +157,7 @@ __all__ = [
     "gaussian",
     "generator",
     "hellinger_to_pool",
+    "interaction",
     "join_largest",
     "kmeans_by_silhouette",
     "kmeans_groups",

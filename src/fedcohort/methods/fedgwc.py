@@ -42,29 +42,33 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedcohort.api import (
+    Grouping,
     Memory,
     Profile,
     Round,
+    Tells,
     Updates,
     above,
     at_least,
     between,
     clustering,
     gaussian,
+    interaction,
+    join_largest,
     register,
     tune,
 )
-from fedcohort.methods._interaction import Interaction, Lesson
 
 LEAST = 3  # clients among whom one can be untypical
 
 
 @register
 @dataclass(frozen=True)
-class FedGWC(Interaction):
+class FedGWC(Grouping, Tells):
     """Splits a group where its clients' loss curves stop looking like one Gaussian."""
 
     alpha: Annotated[float, between(0, 1)] = 0.1  # memory of the interaction matrix
@@ -87,29 +91,56 @@ class FedGWC(Interaction):
         return 4 * 8 * profile.num_clients**2
 
     def init_grouping(self, profile: Profile) -> Memory:
-        return self.first(profile.num_clients, 1 / profile.num_clients**2 if self.reading == "code" else 0.0)
+        n, code = profile.num_clients, self.reading == "code"
+        matrix = interaction.first_memory(n, 1 / n**2 if code else 0.0, count=self.unbiased)
+        return {"group": torch.zeros(n, dtype=torch.long), **matrix}
+
+    def of_groups(self, memory: Memory) -> Memory:
+        return {"interaction_change": memory["change"][: int(memory["group"].max()) + 1]}
+
+    def of_clients(self, memory: Memory) -> Memory:
+        return {"gaussian_weight": memory["gamma"]}
 
     def cohort(self, members: int, profile: Profile) -> int:
         wanted = profile.cohort if self.reading == "code" else super().cohort(members, profile)
         return min(members, max(LEAST, wanted))
 
-    def lesson(self, cohort: Updates, members: Tensor, now: Round) -> Lesson:
+    def regroup(self, memory: Memory, updates: Updates, now: Round) -> Memory:
+        memory = {key: value.clone() for key, value in memory.items()}
+        for group in range(int(memory["group"].max()) + 1):
+            cohort = updates.where(updates.group == group)
+            members = now.members[memory["group"][now.members] == group]
+            lesson = self.lesson(cohort, members, now) if len(cohort) > 1 else None
+            if lesson and interaction.learn(memory, group, cohort.ids, lesson, self.tolerance):
+                memory["group"] = self.split(memory, members, now.profile)
+        return memory
+
+    def lesson(self, cohort: Updates, members: Tensor, now: Round) -> interaction.Lesson:
         if self.reading == "code":
             noise, turns = now.generator(f"padding {cohort.group[0]}"), len(members) / now.profile.cohort
             reward = gaussian.typical_shares(cohort.trace, cohort.shares, self.padding, noise)
-            return Lesson(reward, min(1.0, 1 / turns), min(1.0, 1 / turns), turns)
-        alpha = self.alpha * (now.number + 1) ** -self.decay
-        return Lesson(gaussian.typical(cohort.trace), alpha, self.alpha, len(members) / len(cohort))
+            return interaction.Lesson(reward, min(1.0, 1 / turns), min(1.0, 1 / turns), turns)
+        reward, alpha = gaussian.typical(cohort.trace), self.alpha * (now.number + 1) ** -self.decay
+        return interaction.Lesson(reward, alpha, self.alpha, len(members) / len(cohort))
 
-    def parts(self, interaction: np.ndarray, profile: Profile) -> np.ndarray:
+    def split(self, memory: Memory, members: Tensor, profile: Profile) -> Tensor:
+        """Everybody's group once these members have been parted, if they can be."""
+        at, fresh, known = memory["group"].clone(), int(memory["group"].max()), profile.eligible
+        if fresh and len(members) <= profile.cohort:
+            return at  # so small a part is not split again
+        labels = torch.from_numpy(self.parts(self.matrix(memory, members).numpy(), profile))
+        at[members] = torch.where(labels > 0, fresh + labels, at[members])
+        return torch.from_numpy(join_largest(at[known].numpy(), known.numpy(), len(at)))
+
+    def matrix(self, memory: Memory, members: Tensor) -> Tensor:
+        return interaction.between(memory, members, self.alpha if self.unbiased else None)
+
+    def parts(self, matrix: np.ndarray, profile: Profile) -> np.ndarray:
         """The part of each member; all zero when no split has a Davies-Bouldin score below one."""
-        views, seed = interaction if self.view == "row" else interaction.T, profile.seed
-        if self.reading == "code":
-            alike = clustering.stretched_alike(views, self.beta)
-            most = min(len(views) // profile.cohort, self.max_groups)
-            return clustering.spectral_by_davies_bouldin(alike, most, 1, seed, "embedding", self.spectral)
-        alike = clustering.perceived_alike(views, self.beta)
-        least = self.min_group or math.ceil(LEAST / profile.share - 1e-9)
+        views, code = matrix if self.view == "row" else matrix.T, self.reading == "code"
+        alike = (clustering.stretched_alike if code else clustering.perceived_alike)(views, self.beta)
+        most = min(len(views) // profile.cohort, self.max_groups) if code else self.max_groups
+        least = 1 if code else self.min_group or math.ceil(LEAST / profile.share - 1e-9)
         return clustering.spectral_by_davies_bouldin(
-            alike, self.max_groups, least, seed, "rows", self.spectral
+            alike, most, least, profile.seed, "embedding" if code else "rows", self.spectral
         )

@@ -87,7 +87,7 @@ def _interaction_card(run: Run) -> Card | None:
         memory = chosen_state(last, run.metrics).grouping
         if len(memory["group"]) != len(everybody):
             return None
-        matrix = grouping.interaction(memory, torch.from_numpy(everybody)).numpy()
+        matrix = grouping.matrix(memory, torch.from_numpy(everybody)).numpy()
     except Exception:  # there is no checkpoint, or somebody's tensors are in it: anything may happen
         return None
     return Card(
