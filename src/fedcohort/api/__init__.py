@@ -41,6 +41,7 @@ from fedcohort.core.roles import (
 from fedcohort.core.roles.optional import (
     Asks,
     Broadcasts,
+    Freezes,
     Hides,
     Judges,
     Merges,
@@ -97,6 +98,7 @@ __all__ = [
     "Dataset",
     "Domain",
     "Flat",
+    "Freezes",
     "Grouping",
     "Hides",
     "Ids",

@@ -76,6 +76,14 @@ class Judges(Part):
         raise NotImplementedError
 
 
+class Freezes(Part):
+    """An objective that leaves some parameters as they were sent."""
+
+    def frozen(self, model: Flat) -> Tensor | None:
+        """``[P]``: which, beside those that the network itself freezes. None: no others."""
+        raise NotImplementedError
+
+
 class TellsIID(Part):
     """An averaging that knows which clients are IID."""
 
@@ -169,6 +177,7 @@ class PlacesNewcomers(Part):
         raise NotImplementedError
 
 
+# Of which every role had the hooks in 0.1.0.
 OPTIONS: tuple[type[Part], ...] = (
     Hides,
     Summarises,
