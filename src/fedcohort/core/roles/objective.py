@@ -28,9 +28,11 @@ class Objective(Part):
         return {}
 
     def anchor(self, view: View) -> Anchor:
+        """What pulls at the steps of this round. Default: nothing."""
         return Anchor()
 
     def logits(self, view: View) -> LogitMap:
+        """How logits change before the loss. Default: not at all."""
         return LogitMap()
 
     def criterion(self, logits: Tensor, labels: Tensor, view: View) -> Tensor:

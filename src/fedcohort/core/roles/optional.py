@@ -108,6 +108,7 @@ class Serves(Part):
     """A server optimiser that answers with another model than clients train on."""
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
+        """That model."""
         return params
 
 
