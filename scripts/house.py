@@ -108,7 +108,8 @@ outside a room.
 |---|---|
 {rows}
 
-`cli`, `python` and `bench` may import anything, nobody else imports them. Method files import `fedcohort.api`
-and nothing else of the library, so they are written like files of your own. Tests stand in rooms of the same
-names, and what they share is in `tests/support`.
+`cli`, `python` and `bench` may import anything, and no room imports them; `fedcohort` itself takes names from
+`python` when they are first used. Method files import `fedcohort.api` and nothing else of the library, so
+they are written like files of your own. Tests stand in rooms of the same names, and what they share is in
+`tests/support`.
 """
