@@ -22,7 +22,7 @@ NAMES = {
     "fedcohort.core": "keyed",
     "fedcohort.core.flat": "Flat Weights",
     "fedcohort.core.keyed": "generator",
-    "fedcohort.core.layers": "encoder_bytes last_layer",
+    "fedcohort.core.layers": "last_layer",
     "fedcohort.core.limits": "refuse_beyond",
     "fedcohort.core.parts": "Aggregator Anchor Clients Grouping Ids LogitMap Memory Merge Objective PROBES "
     "Part ROLES Recall Round Sampling Selector Trained USES Updates View",
