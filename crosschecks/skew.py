@@ -9,7 +9,7 @@ from scipy.special import rel_entr
 import fedcohort as fc
 from crosschecks.asking import ask
 from crosschecks.rows import Reason, Row, values
-from fedcohort.data.partition import split_clients
+from fedcohort.data.partition import partitioner
 from fedcohort.stats import label_distances
 
 TITLE = "Label skew: FedArtML and SciPy"
@@ -37,8 +37,8 @@ SEED = 42
 def run() -> tuple[list[Row], dict[str, str]]:
     labels = np.asarray(fc.load("digits").y)
     tables = {
-        "strong skew": split_clients(labels, "dirichlet", clients=30, alpha=0.1, min_size=1).counts(labels),
-        "weak skew": split_clients(labels, "dirichlet", clients=100, alpha=5.0, min_size=1).counts(labels),
+        "strong skew": partitioner("dirichlet", clients=30, alpha=0.1, min_size=1)(labels).counts(labels),
+        "weak skew": partitioner("dirichlet", clients=100, alpha=5.0, min_size=1)(labels).counts(labels),
         "one class each": 10 * np.repeat(np.eye(2), 5, axis=0),
     }
     problem = {**tables, "labels": labels, **{k: np.array(v) for k, v in DIRICHLET.items()}}
@@ -77,7 +77,7 @@ def against_scipy(table: str, counts: np.ndarray) -> list[Row]:
 
 def same_partition(labels: np.ndarray, theirs: list[list[int]]) -> Row:
     """Who owns which example, by FedArtML's own generator and seed."""
-    ours = split_clients(labels, "dirichlet_fedartml", SEED, **DIRICHLET).owners
+    ours = partitioner("dirichlet_fedartml", **DIRICHLET)(labels, SEED).owners
     shared = sum(len(np.intersect1d(a, b)) for a, b in zip(ours, theirs, strict=True))
     return Row(
         "Dirichlet partition, owners",

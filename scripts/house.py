@@ -27,7 +27,8 @@ BOX, TALL, GAP, WIDE = 200, 44, 12, 640  # pixels of the picture
 
 
 def violations(source: Path) -> Iterator[str]:
-    """What breaks the rule below ``source``, a folder of rooms: modules outside, and imports upwards.
+    """What breaks the rule below ``source``, a folder of rooms: modules outside, and imports upwards, of the
+    whole package or relative ones.
 
     Imports inside functions and those for type checkers count like any other.
     """
@@ -40,17 +41,20 @@ def violations(source: Path) -> Iterator[str]:
     for path in sorted(source.glob("*/**/*.py")):
         room = path.relative_to(source).parts[0]
         for line, module in imported(path):
-            other = module.removeprefix(f"{package}.").partition(".")[0]
-            inside = module.startswith(f"{package}.") and other != room and room not in ATTIC
-            if inside and FLOOR.get(other, len(FLOORS)) >= FLOOR.get(room, 0):
+            top, _, rest = module.partition(".")  # what is named from where it stands has no top
+            other = rest.partition(".")[0]
+            inside = top == package and other != room and room not in ATTIC
+            if not top or (inside and FLOOR.get(other, len(FLOORS)) >= FLOOR.get(room, 0)):
                 yield f"{path.relative_to(source)}:{line} imports {module}"
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything that a file imports; of ``from a import b``, a.b."""
+    """Line and full name of everything that a file imports; of ``from a import b``, a.b, and of ``from .a
+    import b``, .a.b."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            whence = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{whence}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
 
@@ -95,7 +99,8 @@ PAGE = """\
 # The house
 
 Everything lives in a room below `src/fedcohort`, and a room imports only rooms on lower floors. A test reads
-every import, also those inside functions and those for type checkers, and no module lies outside a room.
+every import, also those inside functions and those for type checkers, none is relative, and no module lies
+outside a room.
 
 ![The rooms, floor by floor](house.svg)
 
@@ -103,7 +108,8 @@ every import, also those inside functions and those for type checkers, and no mo
 |---|---|
 {rows}
 
-`cli`, `python` and `bench` may import anything, nobody else imports them. Method files import `fedcohort.api`
-and nothing else of the library, so they are written like files of your own. Tests stand in rooms of the same
-names, and what they share is in `tests/support`.
+`cli`, `python` and `bench` may import anything, and no room imports them; `fedcohort` itself takes names from
+`python` when they are first used. Method files import `fedcohort.api` and nothing else of the library, so
+they are written like files of your own. Tests stand in rooms of the same names, and what they share is in
+`tests/support`.
 """

@@ -13,6 +13,7 @@ from typing import Any
 
 import house
 import replications
+import role_page
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
@@ -61,6 +62,7 @@ def pages() -> dict[Path, str]:
     texts["what-leaves-a-client.md"] = leaving_page(entries)
     texts["papers.md"] = papers_page()
     texts["house.md"], texts["house.svg"] = house.page(REPOSITORY / "src/fedcohort"), house.picture()
+    texts["roles.md"] = role_page.page()
     texts["replications.md"], texts["replications.svg"] = replications.page(), replications.picture()
     return {DOCS / path: text for path, text in texts.items()}
 

@@ -12,6 +12,9 @@ import pytest
 import torch
 
 from fedcohort.core.method import METHODS
+from fedcohort.data.partition import PARTITIONS
+from fedcohort.data.sources import SOURCES
+from fedcohort.models import MODELS
 from support.run_files import CONFIG, HEADER, Write, rows
 
 torch.set_num_threads(1)  # tests run beside each other
@@ -44,15 +47,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory on the path whose methods are forgotten afterwards."""
+    """A directory on the path; what its files register is forgotten afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
         if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]
-            for method in [key for key, cls in METHODS._classes.items() if cls.__module__ == name]:
-                del METHODS._classes[method]
+            for registry in (METHODS, SOURCES, PARTITIONS, MODELS):
+                for key in [key for key, cls in registry._classes.items() if cls.__module__ == name]:
+                    del registry._classes[key]
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedcohort.flower import proxy
 from fedcohort.flower.certs import write_certificates, write_key
-from fedcohort.flower.door import origin
+from fedcohort.flower.door import EACH, MOST, RESERVE, open_files, origin
 from fedcohort.flower.processes import free_port
 
 HOME, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # two addresses of this machine
@@ -440,3 +440,8 @@ def test_an_address_has_its_share_and_no_more(gate):
 )
 def test_what_counts_as_one_address(address, counted):
     assert origin(address) == counted
+
+
+def test_a_system_without_limits_has_room_for_all(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)  # as in Windows
+    assert (open_files() - RESERVE) // EACH == MOST

@@ -8,6 +8,7 @@ import pytest
 
 from fedcohort.cli.tables import method_page, results
 from fedcohort.core.method import METHODS
+from fedcohort.core.roles import ROLES
 from fedcohort.runs.method_catalogue import describe, read_story
 from support import REPOSITORY
 
@@ -70,6 +71,16 @@ def test_the_committed_pages_are_what_the_source_says():
     old = [path.name for path, text in pages if not path.exists() or path.read_text() != text]
     assert not old, f"run .venv/bin/python scripts/update_docs.py: {old} are not what the source says"
     assert not docs["stale"]()
+
+
+def test_the_roles_fit_on_two_screens():
+    """And are what the guide links first; every hook and every class says something."""
+    text = (REPOSITORY / "docs/roles.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert re.findall(r"^- .*: \.$", text, re.M) == []
+    assert [role for role in ROLES.values() if f"## {role.__name__}\n" not in text] == []
+    guide = (REPOSITORY / "CONTRIBUTING.md").read_text().partition("## Add a method")[2]
+    assert re.findall(r"\]\(([^)]+)\)", guide)[0] == "docs/roles.md"
 
 
 PAGES = [

@@ -24,6 +24,9 @@ def test_every_import_keeps_the_rule():
         ),
         ("methods/a.py", "from fedcohort import runs"),
         ("report/a.py", "from fedcohort.cli.tables import results"),
+        ("engines/a.py", "import fedcohort"),
+        ("util/a.py", "from ..core import task"),
+        ("cli/a.py", "from . import b"),
         ("data/a.py", "from fedcohort.unheard_of import anything"),
         ("a.py", "x = 1"),
         ("shed/a.py", "x = 1"),
@@ -51,14 +54,29 @@ def test_what_is_below_may_be_imported(tmp_path: Path):
 
 def test_tests_stand_where_their_subjects_do():
     """Beside the rooms: whole deployments, the project's own documents and scripts, and what tests share."""
-    rooms = {
-        path.name for path in (REPOSITORY / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))
+    tests, source = REPOSITORY / "tests", REPOSITORY / "src/fedcohort"
+    folders = {path.parent.relative_to(tests) for path in tests.glob("*/**/*.py")}
+    assert {str(folder) for folder in folders if not (source / folder).is_dir()} == {
+        "deploy",
+        "project",
+        "support",
     }
-    assert rooms <= set(house.FLOOR) | {"deploy", "project", "support"}
-    assert [path.name for path in (REPOSITORY / "tests").glob("*.py")] == ["conftest.py"]
+    assert [path.name for path in tests.glob("*.py")] == ["conftest.py"]
+
+
+def imported_tests(path: Path) -> list[str]:
+    """What a file imports of tests."""
+    names = [module for _, module in house.imported(path)]
+    return [name for name in names if any(word.startswith("test_") for word in name.split("."))]
 
 
 def test_no_test_is_imported_by_another():
-    for path in (REPOSITORY / "tests").rglob("*.py"):
-        names = [module for _, module in house.imported(path)]
-        assert not [name for name in names if any(word.startswith("test_") for word in name.split(".")[:-1])]
+    assert [path for path in (REPOSITORY / "tests").rglob("*.py") if imported_tests(path)] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import test_x", "from test_x import y", "from core import test_x", "from .test_x import y"]
+)
+def test_a_planted_import_of_a_test_is_found(text: str, tmp_path: Path):
+    (tmp_path / "test_y.py").write_text(text)
+    assert imported_tests(tmp_path / "test_y.py")

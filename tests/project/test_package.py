@@ -45,9 +45,10 @@ def test_the_version_stands_in_one_place():
 
 
 def test_the_workflow_does_what_ci_does():
-    steps = re.findall(r"^make .+$", (REPOSITORY / ".ci/run").read_text(), re.MULTILINE)
+    head, *steps = re.split(r"^(?=make )", (REPOSITORY / ".ci/run").read_text(), flags=re.MULTILINE)
+    assert head == '#!/usr/bin/env bash\nset -euo pipefail\ncd "$(dirname "$0")/.."\n'
     workflow = (REPOSITORY / ".github/workflows/ci.yml").read_text()
-    assert re.findall(r"run: (make .+)$", workflow, re.MULTILINE) == steps
+    assert re.findall(r"run: (make .+\n)", workflow) == steps
 
 
 @pytest.mark.deploy

@@ -16,7 +16,8 @@ def size_of(reply: Message) -> int:
 
 
 def size_of_payload(payload: Payload) -> int:
-    return NUMBER * numbers(payload.facts) + payload.bytes
+    tensors = [tensor for record in payload.tensors.values() for tensor in record.values()]
+    return NUMBER * numbers(payload.facts) + sum(each.numel() * each.element_size() for each in tensors)
 
 
 def numbers(facts: Any) -> int:

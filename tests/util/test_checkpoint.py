@@ -125,7 +125,7 @@ def test_a_crash_while_saving_leaves_a_good_one(tmp_path, monkeypatch, stage):
 
 
 class Windows:
-    """Opens no directory."""
+    """Opens no directory, and flushes nothing that is open for reading only."""
 
     name = "nt"
 
@@ -137,11 +137,21 @@ class Windows:
             raise PermissionError(f"Permission denied: '{path}'")
         return os.open(path, *how)
 
+    def fsync(self, handle: int) -> None:
+        os.write(handle, b"")
+
 
 def test_windows_opens_no_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "os", Windows())
     write(tmp_path, 1.0, 2.0)
     assert value_in(tmp_path) == 2.0
+
+
+def test_windows_flushes_what_may_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "os", Windows())
+    (tmp_path / "memory").write_bytes(b"kept")
+    checkpoint.flush(tmp_path / "memory")
+    assert (tmp_path / "memory").read_bytes() == b"kept"
 
 
 @pytest.mark.parametrize("text", ["scaffold", "clust_psi_pfl+fedavgm", "fedgwc(tolerance=0.9, min_group=1)"])

@@ -41,6 +41,7 @@ from fedcohort.core.roles import (
 from fedcohort.core.roles.optional import (
     Asks,
     Broadcasts,
+    Freezes,
     Hides,
     Judges,
     Merges,
@@ -54,10 +55,16 @@ from fedcohort.core.roles.optional import (
     Tells,
     TellsIID,
 )
+from fedcohort.data.columns import Column, as_numbers, as_words, client_column, label_column
 from fedcohort.data.dataset import Dataset
-from fedcohort.data.locate import DataPath, Places
-from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
+from fedcohort.data.labels import encode_labels
+from fedcohort.data.locate import DataPath, HubPath, Places, Remote
+from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner, Rows
+from fedcohort.data.partition._dealing import deal_counts, rows_by_client
+from fedcohort.data.preparation import Preparation
+from fedcohort.data.scaling import Rule
 from fedcohort.data.sources import SOURCES, Source
+from fedcohort.data.tables import Layout, read_table
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.models.last_layer import encoder_bytes, last_layer
@@ -82,7 +89,7 @@ from fedcohort.stats.label_distances import hellinger_to_pool, wpsi
 from fedcohort.stats.label_groups import largest, psi_features, share_clusters, side_by_side, standardise
 from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import generator, numpy_generator
-from fedcohort.util.settings import above, at_least, at_most, below, between, tune
+from fedcohort.util.settings import above, at_least, at_most, below, between, nearest, tune
 
 __all__ = [
     "EQUAL",
@@ -93,15 +100,19 @@ __all__ = [
     "Averaging",
     "Broadcasts",
     "Clients",
+    "Column",
     "DataPath",
     "Dataset",
     "Domain",
     "Flat",
+    "Freezes",
     "Grouping",
     "Hides",
+    "HubPath",
     "Ids",
     "ImageModel",
     "Judges",
+    "Layout",
     "Local",
     "LogitMap",
     "Memory",
@@ -116,11 +127,15 @@ __all__ = [
     "Places",
     "PlacesNewcomers",
     "Polls",
+    "Preparation",
     "Privacy",
     "Profile",
     "Rations",
     "Rehearses",
+    "Remote",
     "Round",
+    "Rows",
+    "Rule",
     "Sampling",
     "Selector",
     "ServerOptimiser",
@@ -138,6 +153,8 @@ __all__ = [
     "View",
     "Weights",
     "above",
+    "as_numbers",
+    "as_words",
     "at_least",
     "at_most",
     "below",
@@ -145,11 +162,14 @@ __all__ = [
     "bipartition",
     "by_mean",
     "capped_groups",
+    "client_column",
     "client_space",
     "clustering",
     "combine",
     "cosines",
     "dbscan_groups",
+    "deal_counts",
+    "encode_labels",
     "encoder_bytes",
     "entropy",
     "feature_bins",
@@ -162,16 +182,20 @@ __all__ = [
     "kmeans_by_silhouette",
     "kmeans_groups",
     "kmedoids_groups",
+    "label_column",
     "label_histograms",
     "largest",
     "last_layer",
     "latencies",
     "mean_memory",
+    "nearest",
     "numpy_generator",
     "optics_groups",
     "psi_features",
     "quantity_terms",
+    "read_table",
     "register",
+    "rows_by_client",
     "separation",
     "share_clusters",
     "side_by_side",

@@ -5,7 +5,6 @@ that the memory of one is not that of another.
 """
 
 import json
-import resource
 import sys
 import time
 import warnings
@@ -109,6 +108,8 @@ WORK: dict[str, Callable[[Counts, Stopwatch], Any]] = {
 
 
 def main() -> None:
+    import resource  # Windows has none
+
     work, path = sys.argv[1:]
     torch.set_num_threads(1)
     timed = Stopwatch()

@@ -16,13 +16,14 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, LogitMap, Recall, View
 from fedcohort.core.roles import Objective
+from fedcohort.core.roles.optional import Freezes
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Flat, Weights
 
 
 @dataclass(frozen=True, eq=False)
-class Alone(Objective):
+class Alone(Objective, Freezes):
     """What a client minimises for itself: the loss of its method's objective, and nothing that ties it to
     others."""
 

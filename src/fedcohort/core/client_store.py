@@ -6,7 +6,6 @@ value like it: ``updated`` gives another store that shares whatever did not chan
 by a newer one is removed as soon as no store refers to it; the rest, for checkpoints, outlive the process.
 """
 
-import os
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from typing import ClassVar
 import torch
 
 from fedcohort.core.records import Clients, Memory, Shapes, shapes_of
+from fedcohort.util.checkpoint import flush
 from fedcohort.util.errors import UserError
 
 Reopen = Callable[[dict[int, int]], Clients]  # finds memories again by their versions
@@ -140,8 +140,7 @@ class ClientStore(Memories):
     def flush(self) -> None:
         for entry in self._entries.values():
             if not entry.flushed:
-                with entry.path.open("rb") as file:
-                    os.fsync(file.fileno())
+                flush(entry.path)
                 entry.flushed = True
 
     def stay(self) -> None:

@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 DataPath = Annotated[str, Place()]  # of a file or folder, as a setting of a data source
-HubPath = Annotated[str, Place(or_hub=True)]
+HubPath = Annotated[str, Place(or_hub=True)]  # of one here, or the name of one on a hub
 
 
 def user_path(text: str) -> Path:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import checked
 
-Rule = Literal["federated", "client", "none"]
+Rule = Literal["federated", "client", "none"]  # by whose rows numbers are scaled
 Gaps = Literal["none", "mean", "median"]  # what stands in for a number that is missing; none: nothing is
 BLOCK = 4096  # rows that are looked at together
 LARGEST = 1e38  # of a scale: single precision holds it

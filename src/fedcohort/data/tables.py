@@ -20,6 +20,7 @@ from fedcohort.data.locate import Places, user_path
 from fedcohort.data.unpack import first_bytes, is_gzipped, read_bytes
 from fedcohort.util.errors import UserError
 from fedcohort.util.memory_limit import refuse_beyond
+from fedcohort.util.moved import names_in
 from fedcohort.util.settings import nearest
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ AUTO = "auto"  # for a separator that is to be found out
 SEPARATORS = (";", "\t", "|", ",")  # in this order: cells with decimal commas are full of the last
 START, LINES = 1 << 16, 20  # of a file, by which it is found out
 EMPTY_FILE = "check it, or leave it out if there are others"
+__getattr__ = names_in("fedcohort.data.columns", __name__)
 
 
 Decimal = Literal["auto", ".", ","]

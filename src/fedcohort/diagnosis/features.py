@@ -9,7 +9,9 @@ import numpy as np
 from fedcohort.data.federation import Federation
 from fedcohort.stats.attribute_psi import BINS, attributes, bin_counts, quantity_terms
 from fedcohort.stats.label_distances import Array, psi_terms
+from fedcohort.util.moved import names_in
 
+__getattr__ = names_in("fedcohort.stats.attribute_psi", __name__)
 HOW_TO_READ = (
     "PSI of each client's binned values, ½ pseudo-count; 0.25 and more is a large shift. Empty cells count "
     "as one value: where many are empty, clients may keep other records rather than see other people."

@@ -8,12 +8,12 @@ shard; a client's movement stays here unless somebody wants to see it.
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-import fedcohort
 from fedcohort.core.deltas import BlockRow, Rows, is_finite
 from fedcohort.core.engine import Answer, Order, Samples, Scores, Trial
 from fedcohort.core.profile import Local
@@ -241,7 +241,7 @@ def _recall(kept: Kept, first: int) -> Recall | None:
 
 def versions() -> dict[str, str]:
     return {
-        "fedcohort": fedcohort.__version__,
+        "fedcohort": version("fedcohort"),
         "Python": platform.python_version(),
         "PyTorch": torch.__version__,
     }

@@ -20,7 +20,7 @@ from typing import Any
 from fedcohort.core.records import Memory
 from fedcohort.models.flat import Weights
 from fedcohort.serving.model import FACTS, ServedModel
-from fedcohort.util.checkpoint import write_atomically
+from fedcohort.util.checkpoint import flush, write_atomically
 
 RUNS = 16  # whose folders stay
 TOKEN = re.compile(r"[0-9a-f]{8,64}")
@@ -127,8 +127,7 @@ class ClientStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / f"{name}.{os.getpid()}.part"
         save_file({key: value.clone() for key, value in memory.items()}, aside, facts)
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
+        flush(aside)
         aside.replace(self._path(name))
 
 

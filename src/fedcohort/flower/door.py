@@ -5,7 +5,6 @@ some pace, in both directions. Where there is no room, those leave who only wait
 """
 
 import asyncio
-import resource
 import socket
 import ssl
 import struct
@@ -215,8 +214,12 @@ def origin(address: str) -> str:
 
 def open_files() -> int:
     """How many this process may have, after raising the limit as far as it is allowed to."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = EACH * MOST + RESERVE
+    try:
+        import resource
+    except ImportError:  # Windows, which sets no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
     allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)

@@ -68,13 +68,6 @@ class Payload(NamedTuple):
     facts: dict[str, Any]
     tensors: dict[str, Memory]
 
-    @property
-    def bytes(self) -> int:
-        """Of the tensors."""
-        return sum(
-            value.numel() * value.element_size() for own in self.tensors.values() for value in own.values()
-        )
-
 
 def write(payload: Payload, written: dict[int, ArrayRecord] | None = None) -> RecordDict:
     """As Flower sends it; ``written`` spares the second writing of a memory that many messages share."""

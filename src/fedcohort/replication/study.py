@@ -6,7 +6,6 @@ from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
-import fedcohort
 from fedcohort.replication.folders import ABOUT, Folder, Study, number, rows_of
 from fedcohort.replication.results import FIRST, LAST, Result
 from fedcohort.runs.experiment import config_hash
@@ -36,7 +35,7 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
 def run_study(folder: Folder, study: Study, scale: str, where: Path) -> None:
     """Carries it out; its rows go to ``where``. A program of another tree than ours has to be trusted."""
     program = folder.root / "studies" / f"{study.name}.py"
-    if not folder.trusted and folder.root != Path(fedcohort.__file__).resolve().parents[2]:
+    if not folder.trusted and folder.root != Path(__file__).resolve().parents[3]:
         raise UserError(
             f"to make {folder.name} again would run {program}, as its {ABOUT} says: if you know what that "
             "does, add --trust"

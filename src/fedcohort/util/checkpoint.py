@@ -94,6 +94,12 @@ def write_atomically(path: Path, data: bytes, keep: Path | None = None, private:
     _flush_names(path.parent)
 
 
+def flush(path: Path) -> None:
+    """Makes what others wrote to a file reach the disk. Windows wants it open for writing."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
 def _flush_names(directory: Path) -> None:
     """Makes renames themselves reach the disk. Windows opens no directory, and needs none of this."""
     if os.name == "nt":

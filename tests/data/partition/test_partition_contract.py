@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcohort.data.partition import PARTITIONS, Partition, check, partitioner, split_clients
+from fedcohort.data.partition import PARTITIONS, Partition, check, partitioner
 from fedcohort.util.errors import UserError
+from support.partitions import split_clients
 
 ALL = PARTITIONS.names()
 MILD = {"min_size": 1}  # so that any drawn example is feasible

@@ -7,7 +7,7 @@ authors, on labels 0..9 with 100 examples each and 5 clients.
 import numpy as np
 import pytest
 
-from fedcohort.data.partition import split_clients
+from support.partitions import split_clients
 
 LABELS = np.repeat(np.arange(10), 100)
 

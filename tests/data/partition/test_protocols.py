@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from fedcohort.data.partition import partitioner, split_clients
+from fedcohort.data.partition import partitioner
 from fedcohort.data.partition._dealing import apportion, deal_counts, equal_sizes
 from fedcohort.data.partition._stock import Stock
 from fedcohort.data.partition.dirichlet import cut
 from fedcohort.util.errors import UserError
+from support.partitions import split_clients
 
 TEN = np.repeat(np.arange(10), 500)
 HUNDRED = np.repeat(np.arange(100), 500)

@@ -12,7 +12,7 @@ class Averaging(Part):
     """How one group's updates become one move, by default the sum of deltas with these ``weights``."""
 
     def init_server(self, profile: Profile) -> Memory:
-        """What it knows at the server before the first round."""
+        """What it knows at the server. It stays the same, unless the part is a server optimiser as well."""
         return {}
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
@@ -22,11 +22,6 @@ class Averaging(Part):
     def combine(self, weights: Tensor, updates: Updates) -> Tensor:
         """The move. Default: ``weights @ deltas``, which needs no matrix of them."""
         return combine(weights, updates.up["delta"])
-
-    def remember(self, memory: Memory, weights: Tensor, updates: Updates, now: Round) -> Memory:
-        """What it knows in the next round, after one in which these were the ``weights``. Default: the
-        same."""
-        return memory
 
     def statistics(self, weights: Tensor, updates: Updates) -> Tensor:
         """``[S]``, summing to one: each client's part in the mean of BatchNorm statistics, when ``weights``

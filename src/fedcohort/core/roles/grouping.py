@@ -24,6 +24,7 @@ class Grouping(Part):
     shared: ClassVar[bool] = False  # True: a client may be chosen for several groups, and counts for each
 
     def init_grouping(self, profile: Profile) -> Memory:
+        """``memory`` before the first round. Default: one group of all."""
         return {"group": torch.zeros(profile.num_clients, dtype=torch.long)}
 
     def init_models(self, memory: Memory, profile: Profile) -> Sequence[Weights]:

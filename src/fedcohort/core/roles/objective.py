@@ -7,8 +7,9 @@ from torch import Tensor
 
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Anchor, LogitMap, Memory, Trained, View
+from fedcohort.core.roles.optional import Freezes
 from fedcohort.core.roles.part import Part
-from fedcohort.models.flat import Flat, Weights
+from fedcohort.models.flat import Weights
 
 
 class Objective(Part):
@@ -20,16 +21,18 @@ class Objective(Part):
     @property
     def affine(self) -> bool:
         """Whether ``anchor`` and ``logits`` say all it does to a step, so that every engine can fuse it."""
-        return not (self.has_own("criterion") or self.has_own("frozen"))
+        return not (self.has_own("criterion") or isinstance(self, Freezes))
 
     def init_client(self, profile: Profile) -> Memory:
         """What a client that has never trained remembers."""
         return {}
 
     def anchor(self, view: View) -> Anchor:
+        """What pulls at the steps of this round. Default: nothing."""
         return Anchor()
 
     def logits(self, view: View) -> LogitMap:
+        """How logits change before the loss. Default: not at all."""
         return LogitMap()
 
     def criterion(self, logits: Tensor, labels: Tensor, view: View) -> Tensor:
@@ -40,11 +43,6 @@ class Objective(Part):
         if shift is not None:
             logits = logits + shift
         return F.cross_entropy(logits, labels)
-
-    def frozen(self, model: Flat) -> Tensor | None:
-        """``[P]``: which parameters stay as they were sent, beside those that the network itself freezes.
-        None: no others."""
-        return None
 
     def finish(self, begun: Weights, trained: Trained, view: View) -> tuple[Memory, Memory]:
         """(what goes up, what the client remembers)."""

@@ -76,6 +76,14 @@ class Judges(Part):
         raise NotImplementedError
 
 
+class Freezes(Part):
+    """An objective that leaves some parameters as they were sent."""
+
+    def frozen(self, model: Flat) -> Tensor | None:
+        """``[P]``: which, beside those that the network itself freezes. None: no others."""
+        raise NotImplementedError
+
+
 class TellsIID(Part):
     """An averaging that knows which clients are IID."""
 
@@ -100,6 +108,7 @@ class Serves(Part):
     """A server optimiser that answers with another model than clients train on."""
 
     def serve(self, params: Tensor, memory: Memory) -> Tensor:
+        """That model."""
         return params
 
 
@@ -169,6 +178,7 @@ class PlacesNewcomers(Part):
         raise NotImplementedError
 
 
+# Of which every role had the hooks in 0.1.0.
 OPTIONS: tuple[type[Part], ...] = (
     Hides,
     Summarises,

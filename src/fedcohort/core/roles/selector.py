@@ -15,6 +15,7 @@ class Selector(Part):
     heeds_odds: ClassVar[bool] = False  # True: draws with Round.draw, so odds that a grouping gives count
 
     def init_selector(self, profile: Profile) -> Memory:
+        """What it knows before the first round."""
         return {}
 
     def select(self, memory: Memory, now: Round, losses: Tensor | None) -> Ids:

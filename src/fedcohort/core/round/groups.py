@@ -136,9 +136,8 @@ def aggregate(method: Method, group: Group, own: Updates, now: Round) -> Group:
     place = "optimiser" if averaging is method.server_optimiser else "averaging"
     shares = averaging.weights(group.known(place), own, now)
     move = averaging.combine(shares.to(weights.params.dtype), own)
-    server[place] = averaging.remember(group.known(place), shares, own, now)
     params, server["optimiser"] = method.server_optimiser.step(
-        weights.params, move, server.get("optimiser", {}), own, now
+        weights.params, move, group.known("optimiser"), own, now
     )
     weights = weights._replace(params=params)
     if own.buffers.shape[1]:  # statistics that clients keep are in no update

@@ -15,6 +15,7 @@ from fedcohort.core.optimiser import Optimiser, reach
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Anchor, LogitMap, Memory, Trained, View
 from fedcohort.core.roles import Objective
+from fedcohort.core.roles.optional import Freezes
 from fedcohort.data.augment import Augment
 from fedcohort.data.federation import take
 from fedcohort.models.flat import Flat, Weights
@@ -55,7 +56,8 @@ class Job(NamedTuple):
     @property
     def frozen(self) -> Tensor | None:
         """[P]: which parameters do not move. None: all do."""
-        both = self.model.frozen, self.objective.frozen(self.model)
+        ours = self.objective.frozen(self.model) if isinstance(self.objective, Freezes) else None
+        both = self.model.frozen, ours
         fixed = [own for own in both if own is not None]
         return torch.stack(fixed).any(0) if fixed else None
 

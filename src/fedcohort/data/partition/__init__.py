@@ -103,13 +103,6 @@ def partitioner(name: str, /, **parameters: Any) -> Partitioner:
     return build(PARTITIONS.get(name), parameters, f"partition {name}")
 
 
-def split_clients(
-    labels: np.ndarray, name: str, seed: int = 0, owner: np.ndarray | None = None, **parameters: Any
-) -> Partition:
-    """Deal ``labels`` with the protocol ``name``: the two steps of :func:`partitioner` in one call."""
-    return partitioner(name, **parameters)(labels, seed, owner)
-
-
 def check(partition: Partition, examples: int, drops: bool = False) -> None:
     """What every protocol promises: disjoint rows, in range, none lost unless announced, nobody empty."""
     sizes = partition.sizes
