@@ -60,7 +60,7 @@ from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner
 from fedcohort.data.sources import SOURCES, Source
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
 from fedcohort.models.flat import Flat, Weights
-from fedcohort.models.last_layer import encoder_bytes, last_layer
+from fedcohort.models.last_layer import last_layer
 from fedcohort.stats import clustering, gaussian
 from fedcohort.stats.attribute_psi import feature_psi, quantity_terms
 from fedcohort.stats.clustering import (
@@ -150,7 +150,6 @@ __all__ = [
     "combine",
     "cosines",
     "dbscan_groups",
-    "encoder_bytes",
     "entropy",
     "feature_bins",
     "feature_psi",
