@@ -17,6 +17,7 @@ import role_page
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
+from fedcohort.core.roles.optional import Broadcasts
 from fedcohort.core.schema import EVERY
 from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
@@ -202,13 +203,21 @@ def leaving_page(entries: dict[str, dict[str, Any]]) -> str:
 
 
 def listed(entries: dict[str, dict[str, Any]], key: str, every: str, further: str) -> tuple[str, str]:
-    """The messages of every method, and those in which others differ."""
+    """The messages of every method, and those in which others differ; memories are asked for only where a
+    grouping, here CFL, changes groups."""
     usual = {each["message"]: each for each in entries["fedavg"][key]}
     rows = [
         (f"[{name}](methods/{name}.md)", *_row(each))
         for name, entry in entries.items()
         for each in entry[key]
         if each != usual.get(each["message"])
+    ]
+    rows += [
+        (f"[{name}](methods/{name}.md) with groups that change", *_row(each))
+        for name in NAMES
+        if issubclass(METHODS.get(name), Broadcasts)
+        for each in describe(f"{name}+cfl")[key]
+        if each["message"] == "memory"
     ]
     columns = ("message", "when, and whose", "what", "bytes")
     return (

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcohort.core import evaluate
-from fedcohort.core.evaluate import Row
+from fedcohort.core.evaluate import ANSWERS, SCOPES, Row
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Privacy
 from fedcohort.core.round.loop import Report
@@ -359,25 +359,22 @@ def test_rows_of_a_round() -> None:
 def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
     """With one client a round, the cohort's entropy would be each client's own; groups by label likewise."""
     task = replace(task_of(federation()), privacy=Privacy(counts, 0.1))
-    true = run("fedavg", replace(task, privacy=Privacy()), 4)
-    told = run("fedavg", task, 4)
-    entropies = [[row.value for row in each.rows if row.metric == "cohort_entropy"] for each in (true, told)]
+    both, wanted = (replace(task, privacy=Privacy()), task), Evaluation(adapted=True, everybody=True)
+    true, told = (run("fedavg", each, 4, wanted).rows for each in both)
+    entropies = [[row.value for row in rows if row.metric == "cohort_entropy"] for rows in (true, told)]
     assert len(entropies[0]) == 4
     assert entropies[1] == [] if counts == "withheld" else entropies[1] != entropies[0]
+    assert {row.scope for row in true} - {row.scope for row in told} == {ANSWERS}
+    of_no_class = {"accuracy", "loss", "samples", "worst_accuracy", "test_size", "ad", "sdad"}
+    assert {row.metric for row in told if row.scope in SCOPES} == of_no_class
     method, state = Method.parse("fedavg"), state_of(identity, shifted, group=(0, 1, 0, 1))
-    rows, _ = evaluate.evaluation_rows(
-        method, state, task, task.profile(method), ReferenceEngine(task), clients=False
-    )
-    exact = replace(task, privacy=Privacy())
-    were, _ = evaluate.evaluation_rows(
-        method, state, exact, exact.profile(method), ReferenceEngine(task), clients=False
-    )
-    by_labels = [{r.metric: r.value for r in each if r.metric in ("was", "wadb")} for each in (were, rows)]
+    grouped = [
+        evaluate.evaluation_rows(method, state, each, each.profile(method), ReferenceEngine(each), False)[0]
+        for each in both
+    ]
+    by_labels = [{r.metric: r.value for r in rows if r.metric in ("was", "wadb")} for rows in grouped]
     assert by_labels[0].keys() == {"was", "wadb"}
     assert by_labels[1] == {} if counts == "withheld" else by_labels[1] != by_labels[0]
-    by_class = [[r for r in each if "[" in r.metric or "balanced" in r.metric] for each in (were, rows)]
-    assert by_class[0]
-    assert by_class[1] == [] if counts == "withheld" else by_class[1]
 
 
 def test_when_to_evaluate_and_the_first_round_at_the_target() -> None:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from flwr.common.serde import recorddict_to_proto
 
-from fedcohort.core.schema import FACTS, Fields, bytes_of, fields_of
+from fedcohort.core.schema import FACTS, Fields, answers_of, bytes_of, fields_of
 from fedcohort.flower import messages
 from support.exchanged import Exchange, exchanges
-from support.flower_tiny import CLIENTS, experiment, through_flower
-from support.sizes import numbers
+from support.flower_tiny import CLIENTS, ROUNDS, experiment, through_flower
+from support.sizes import numbers, size_of
 
 HEADER = 128  # bytes of a NumPy file before its numbers
 
@@ -49,6 +49,35 @@ def test_every_byte_on_the_wire_is_explained(text: str, tmp_path: Path) -> None:
             assert wire == sum(held) + words + frame(payload.tensors.keys(), fields, words), kind
             counted = numbers(payload.facts) if message is answer else 0  # instructions are not
             assert bytes_of(fields) == sum(held) - HEADER * len(held) + 8 * counted, kind
+
+
+AGAIN = {  # messages that bring a model which their client holds already
+    "fedavg": "",
+    "fedentropy+topk(0.3)": "",
+    "cfl(eps1=9.0, eps2=0.0)+scaffold": "",
+    "cfl(eps1=9.0, eps2=0.0)+feddyn(scaled=True)": "",
+    "fedgwc(tolerance=0.9, min_group=1, unbiased=True)+scaffold": "",
+    "fedlecc": messages.TRAIN,
+    "fedsoft(groups=2, every=1)": messages.TRAIN,
+    "ifca(groups=2, sharing='trunk')+scaffold": messages.TRAIN,
+    "cafa": messages.CROSS,
+}
+
+
+@pytest.mark.parametrize("text", AGAIN)
+def test_the_bytes_in_results_are_those_that_training_carried(text: str, tmp_path: Path) -> None:
+    """But for models that come again. Once all is trained, groupings ask for evaluation alone."""
+    asked = experiment(text, evaluate={"every": ROUNDS})
+    (method,), (result, grid) = asked.methods, through_flower(asked, tmp_path)
+    seen = [each for each in grid.seen if each[0] != messages.SCORE]
+    if "survey" in answers_of(method):
+        trained = [place for place, (kind, *_) in enumerate(seen) if kind == messages.TRAIN]
+        seen = seen[: trained[-1] + 1]
+    kinds, model = [kind for kind, *_ in seen], asked.task(0).model.init(0).bytes
+    down = sum(bytes_of(fields_of(messages.read(sent.content).tensors)) for _, _, sent, _ in seen)
+    assert result.metrics["bytes_up"] == sum(size_of(reply) for *_, reply in seen)
+    assert result.metrics["bytes_down"] == down - model * kinds.count(AGAIN[text])
+    assert (messages.MEMORY in kinds) == ("memory" in answers_of(method))
 
 
 def test_encoders_are_sent_once_and_without_their_last_layer(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_common_trunk_is_the_mean_of_everybody():
     state = plane_round("ifca(groups=3, sharing='trunk')", script, [[0.5, 0.0], [0.5, 7.0], [0.5, 8.0]])
     assert [centre[0] for centre in centres(state)] == pytest.approx([1.3] * 3)
     assert [centre[1] for centre in centres(state)] == pytest.approx([14 / 9, 1.0, 8.0])
-    assert state.bytes_down == 4 * (4 + 3 * 4)  # to four clients: the trunk once, three last layers
+    assert state.bytes_down == 4 * 3 * (4 + 4)  # to four clients: three models, each with the trunk
 
 
 def test_a_common_trunk_of_gradients_divides_by_the_cohort_once():

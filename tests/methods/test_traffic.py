@@ -46,7 +46,7 @@ DIFFERENT = {
     "fedlecc": (COUNTS, M * UP + K * NUMBER, K * W),
     "cafa": (COUNTS, M * UP + M * M * FLOAT, M * W + M * (M - 1) * W),  # models among peers
     "ifca(groups=3)": (0, M * (UP + NUMBER), 3 * M * W),  # all models; the number of one
-    "ifca(groups=3)+scaffold": (0, M * (UP + W + NUMBER), 2 * 3 * M * W),  # and each one's c
+    "ifca(groups=3)+scaffold": (0, M * (UP + W + NUMBER), 3 * M * W + M * W),  # and its own c
     "fedcor": (0, M * UP + K * NUMBER, K * W),  # warm-up: everybody is polled
     "topk(0.25)": (0, M * (BESIDE + 35 * 8), M * W),  # of 140 numbers 35, with the place of each
     "topk(0.25)+scaffold": (0, M * (BESIDE + 35 * 8 + W), 2 * M * W),  # control variates are sent whole

@@ -130,8 +130,9 @@ def test_a_metric_must_be_possible() -> None:
     check(Evaluation(metric="personal.worst_accuracy"), 3, "withheld")
     with pytest.raises(UserError, match=r"a number of two classes, and there are 3 here: use global"):
         check(Evaluation(metric="global.auroc"), 3)
-    with pytest.raises(UserError, match=r"nobody tells with privacy.counts = 'withheld': use global"):
-        check(Evaluation(metric="personal.macro_f1"), 3, "withheld")
+    for counts in ("noised", "withheld"):
+        with pytest.raises(UserError, match=r"do not tell what personal\.macro_f1 needs, their labels"):
+            check(Evaluation(metric="personal.macro_f1"), 3, counts)
 
 
 def check(wanted: Evaluation, classes: int, counts: str = "exact") -> None:

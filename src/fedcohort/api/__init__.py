@@ -67,7 +67,7 @@ from fedcohort.data.sources import SOURCES, Source
 from fedcohort.data.tables import Layout, read_table
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
 from fedcohort.models.flat import Flat, Weights
-from fedcohort.models.last_layer import encoder_bytes, last_layer
+from fedcohort.models.last_layer import last_layer
 from fedcohort.stats import clustering, gaussian, interaction
 from fedcohort.stats.attribute_psi import feature_psi, quantity_terms
 from fedcohort.stats.clustering import (
@@ -170,7 +170,6 @@ __all__ = [
     "dbscan_groups",
     "deal_counts",
     "encode_labels",
-    "encoder_bytes",
     "entropy",
     "feature_bins",
     "feature_psi",

@@ -63,7 +63,7 @@ class Scores(NamedTuple):
     size: np.ndarray  # [K]
     right: np.ndarray  # [K] correct answers
     loss: np.ndarray  # [K] summed
-    tally: Tally | None  # which classes they were of, and were called; None: withheld
+    tally: Tally | None  # which classes they were of, and were called; None: not told
 
     @property
     def accuracy(self) -> np.ndarray:

@@ -141,7 +141,7 @@ def adapt(
 
 
 def scope_rows(number: int, scope: str, scores: Scores, classes: tuple[str, ...]) -> list[Row]:
-    """The summary of one scope; what needs the labels of test samples is left out if they are withheld."""
+    """The summary of one scope; what needs the labels of test samples is left out if they are not told."""
     pooled = scope.endswith("global")
     values = _of_samples(scores) if pooled else _of_clients(scores)
     if scores.tally is not None:
@@ -357,9 +357,9 @@ def everybody_rows(method: Method, state: State, task: Task, profile: Profile, e
 
 
 def _revealed(scores: Scores, method: Method, task: Task) -> Scores:
-    """Of clients that withhold their labels, no number of a class."""
-    withheld = method.privacy(task.privacy).counts == "withheld"
-    return scores._replace(tally=None) if withheld else scores
+    """Of clients that do not tell their labels exactly, no number of a class: any would undo the noise."""
+    exact = method.privacy(task.privacy).counts == "exact"
+    return scores if exact else scores._replace(tally=None)
 
 
 def _mean(values: np.ndarray) -> float:

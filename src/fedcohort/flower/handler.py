@@ -64,20 +64,12 @@ class Handler:
         self.level = policy.level(method.privacy(task.privacy).counts)
 
     def answer(self, kind: str, payload: Payload) -> Payload:
-        """Refusal where there is no answer."""
-        hooks = {
-            messages.PROFILE: self.profile,
-            messages.LOSS: self.loss,
-            messages.SURVEY: self.survey,
-            messages.TRAIN: self.train,
-            messages.UPDATE: self.update,
-            messages.CROSS: self.cross,
-            messages.MEMORY: self.memory,
-            messages.SCORE: self.score,
-        }
-        if messages.KINDS[kind] not in answers_of(self.method):
-            raise refuse(f"a question for its {messages.KINDS[kind]}: {self.method} asks for none")
-        return hooks[kind](payload)
+        """By the method that is called as the schema calls the message; Refusal where there is no answer."""
+        message = messages.KINDS[kind]
+        if message not in answers_of(self.method):
+            raise refuse(f"a question for its {message}: {self.method} asks for none")
+        answer: Payload = getattr(self, message)(payload)
+        return answer
 
     def profile(self, payload: Payload) -> Payload:
         """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
@@ -153,7 +145,7 @@ class Handler:
         except OverspentError as error:
             raise refuse(str(error)) from None
 
-    def loss(self, payload: Payload) -> Payload:
+    def poll(self, payload: Payload) -> Payload:
         engine, number = self.present(payload), whole(payload.facts, "number", 0, LATEST)
         now = Round(number, _profile(engine.task), 0, self.alone, 1)
         selector = self.method.selector
@@ -189,7 +181,7 @@ class Handler:
         _, answers = engine.survey(trial, lambda losses: self.policy.answer(answer, losses))
         return Payload({}, {"answer": {"answer": answers[0]}})
 
-    def train(self, payload: Payload) -> Payload:
+    def training(self, payload: Payload) -> Payload:
         facts, engine = payload.facts, self.present(payload)
         number, version = whole(facts, "number", 0, LATEST), whole(facts, "version", NEVER, LATEST)
         keep = whole(facts, "keep", NEVER, LATEST)
@@ -271,7 +263,7 @@ class Handler:
         wanted = self.method.objective.init_client(_profile(engine.task))
         return Payload({}, {"memory": {key: mine[key] for key in wanted}})
 
-    def score(self, payload: Payload) -> Payload:
+    def evaluation(self, payload: Payload) -> Payload:
         """On its test or validation data; if the method polls, also the loss on its training data, which
         saves the next poll, and then the training of the next round."""
         engine, facts = self.present(payload), payload.facts
@@ -289,7 +281,7 @@ class Handler:
         if facts["order"] is None:
             return Payload(told, tensors)
         try:
-            trained = self.train(Payload({**facts, **facts["order"]}, payload.tensors))
+            trained = self.training(Payload({**facts, **facts["order"]}, payload.tensors))
         except Refusal as refusal:
             trained = Payload({"code": refusal.code}, {})
         return Payload({**told, "trained": trained.facts}, {**tensors, **trained.tensors})

@@ -38,7 +38,6 @@ from fedcohort.api import (
     Updates,
     Weights,
     at_least,
-    encoder_bytes,
     last_layer,
     register,
     tune,
@@ -75,9 +74,6 @@ class IFCA(Grouping, Asks):
     def asks(self, memory: Memory, now: Round, phase: Phase) -> Ids:
         due = now.number % self.every == 0 or phase == "serving"
         return now.selected if due else now.selected[~memory["chose"][now.selected]]
-
-    def common(self, model: Flat, weights: Weights) -> int:
-        return encoder_bytes(model, weights) if self.sharing == "trunk" else 0
 
     def answer(self, losses: Tensor) -> Tensor:
         return losses.mean(1).nan_to_num(torch.inf).argmin()

@@ -29,8 +29,3 @@ def completed(model: Flat, encoder: Weights) -> Weights:
     params = torch.zeros(model.num_params)
     params[~model.within([last_layer(model)[0]])] = encoder.params
     return encoder._replace(params=params)
-
-
-def encoder_bytes(model: Flat, weights: Weights) -> int:
-    """What an encoder takes on the wire."""
-    return encoder(model, weights).bytes

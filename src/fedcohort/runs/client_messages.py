@@ -117,7 +117,7 @@ WHEN = {
     "training": "a round, who was chosen",
     "update": "a round, who was chosen and judged worth it",
     "cross": "after a round, who was chosen",
-    "memory": "when groups change",
+    "memory": "when groups change, who has trained",
     "evaluation": "when the model is evaluated, everybody",
     "merge": "once, when models are merged, everybody",
 }

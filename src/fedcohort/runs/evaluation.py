@@ -79,8 +79,8 @@ class Evaluation:
     def untold(self) -> UserError:
         """Where clients keep their labels for themselves."""
         return UserError(
-            f"evaluate.metric: clients do not tell what {self.metric} needs, their labels: use "
-            "global.accuracy"
+            f"evaluate.metric: clients do not tell what {self.metric} needs, their labels, unless "
+            "privacy.counts (and --privacy of each) is 'exact': use global.accuracy or personal.accuracy"
         )
 
     def check(self, method: Method, task: Task) -> None:
@@ -91,15 +91,9 @@ class Evaluation:
                 f"evaluate.metric: {self.metric} is a number of two classes, and there are {classes} here: "
                 "use global.balanced_accuracy or global.macro_f1"
             )
-        if self.metric.endswith(BY_CLASS) and privacy.counts == "withheld":
-            raise UserError(
-                f"evaluate.metric: {self.metric} needs labels of test samples, which nobody tells with "
-                "privacy.counts = 'withheld': use global.accuracy or personal.accuracy"
-            )
-        elsewhere = not isinstance(task.federation, Federation)
-        if self.metric.endswith(BY_CLASS) and elsewhere and privacy.counts != "exact":
+        if self.metric.endswith(BY_CLASS) and privacy.counts != "exact":
             raise self.untold
-        if self.everybody and elsewhere:
+        if self.everybody and not isinstance(task.federation, Federation):
             raise UserError(
                 "evaluate.everybody: every client would be sent the models of all others, which only a "
                 "simulation does: leave it out"

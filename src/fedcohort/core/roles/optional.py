@@ -9,7 +9,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.records import Clients, Ids, Memory, Merge, Phase, Round, Updates
 from fedcohort.core.roles.part import Part
 from fedcohort.core.roles.transform import Transform
-from fedcohort.models.flat import Flat, Weights
+from fedcohort.models.flat import Weights
 from fedcohort.util.errors import UserError
 
 
@@ -133,11 +133,6 @@ class Asks(Part):
     def hear(self, memory: Memory, ids: Ids, answers: Tensor) -> Memory:
         """Revise groups by the answers of clients ``ids``, stacked."""
         raise NotImplementedError
-
-    def common(self, model: Flat, weights: Weights) -> int:
-        """How many bytes of a model all groups have in common, so that who gets every group's model gets them
-        once. Default: none."""
-        return 0
 
 
 class Tailors(Part):

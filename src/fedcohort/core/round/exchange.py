@@ -18,13 +18,13 @@ from fedcohort.core.roles.optional import Asks
 from fedcohort.core.round.groups import inherit
 from fedcohort.core.round.messages import messages
 from fedcohort.core.round.questions import Asking
-from fedcohort.core.schema import bytes_of, fields_of
+from fedcohort.core.schema import bytes_of, survey_fields
 from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
 
 class Surveyed(NamedTuple):
-    """Who got every group's model, and the bytes of what they said."""
+    """Who got every group's model, and the bytes of what they said and of memories that it made count."""
 
     ids: Ids
     bytes: int
@@ -47,10 +47,9 @@ def ask(
     if not len(there):
         return state, Surveyed(surveyed, 0)
     heard = grouping.hear(state.grouping, there, answers)
-    groups = inherit(method, now.profile, state.groups, state.grouping, heard, state.clients)
-    return replace(state, groups=groups, grouping=heard), Surveyed(
-        surveyed, bytes_of(fields_of({"answer": {"answer": answers}}))
-    )
+    groups, told = inherit(method, now.profile, state.groups, state.grouping, heard, state.clients)
+    told += len(there) * bytes_of(survey_fields(grouping.answer, len(models)))
+    return replace(state, groups=groups, grouping=heard), Surveyed(surveyed, told)
 
 
 def train(

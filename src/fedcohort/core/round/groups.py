@@ -12,6 +12,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
 from fedcohort.core.roles.optional import Broadcasts
+from fedcohort.core.schema import answers_of, bytes_of, memory_fields
 from fedcohort.core.state import Group, State
 from fedcohort.models.flat import Weights
 
@@ -39,10 +40,11 @@ def inherit(
     before: Memory,
     after: Memory,
     clients: Mapping[int, Memory],
-) -> tuple[Group, ...]:
+) -> tuple[tuple[Group, ...], int]:
     """Groups for the new numbering: a number that did not exist becomes a copy of where its members came
-    from. Where members changed, so may what the server's optimiser remembers of them."""
-    grown = list(groups)
+    from. Where members changed, so may what the server's optimiser remembers of them; the bytes in which
+    clients tell it what they remember. Who is asked for one memory is asked for all of them."""
+    grown, looked = list(groups), False
     for number in range(len(groups), int(after["group"].max()) + 1):
         with_data, everyone = members_of(after, number, profile), (after["group"] == number).nonzero()[:, 0]
         first = (with_data if len(with_data) else everyone)[0]
@@ -54,7 +56,10 @@ def inherit(
             known = grown[number].known("optimiser")
             memory = method.server_optimiser.inherit(known, members, clients)
             grown[number] = replace(grown[number], server={**grown[number].server, "optimiser": memory})
-    return tuple(grown)
+            looked |= any(client in clients for client in members.tolist())
+    if not (looked and "memory" in answers_of(method)):
+        return tuple(grown), 0
+    return tuple(grown), len(clients) * bytes_of(memory_fields(method.objective.init_client(profile)))
 
 
 def first_group(method: Method, model: Weights, profile: Profile) -> Group:

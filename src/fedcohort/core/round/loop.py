@@ -98,7 +98,7 @@ def step(method: Method, state: State, task: Task, profile: Profile, engine: Eng
     if not method.silent:
         up += sum(choice.up for choice in choices) + sum(each.bytes for each in prepared.surveyed)
         down += sum(choice.down for choice in choices)
-    up, down = state.bytes_up + up, state.bytes_down + down
+    up, down = after.bytes_up + up, state.bytes_down + down
     after = replace(after, round=state.round + 1, bytes_up=up, bytes_down=down)
     spoilt = updates.ids[~torch.isin(updates.ids, used.ids)]
     return after, replace(_report(everyone, used, answers), spoilt=spoilt)
@@ -117,7 +117,7 @@ def _learn(
     profile = everyone.profile
     groups, updates = receive(method, state.groups, updates, everyone)
     grouping = method.grouping.assign(state.grouping, updates, everyone)
-    groups = inherit(method, profile, groups, state.grouping, grouping, state.clients)
+    groups, told = inherit(method, profile, groups, state.grouping, grouping, state.clients)
     updates = replace(updates, group=grouping["group"][updates.ids])
     nows = rounds(method, grouping, everyone, chosen, len(groups))
     crossed = [
@@ -129,8 +129,9 @@ def _learn(
     models = method.grouping.remodel(grouping, [group.weights for group in groups], updates, everyone)
     groups = tuple(replace(group, weights=new) for group, new in zip(groups, models, strict=True))
     regrouped = method.grouping.regroup(grouping, updates, everyone)
-    groups = inherit(method, profile, groups, grouping, regrouped, clients)
-    after = replace(state, groups=groups, grouping=regrouped, clients=clients)
+    groups, more = inherit(method, profile, groups, grouping, regrouped, clients)
+    up = state.bytes_up + told + more
+    after = replace(state, groups=groups, grouping=regrouped, clients=clients, bytes_up=up)
     return after, [len(own) for own in crossed]
 
 

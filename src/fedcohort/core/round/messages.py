@@ -11,7 +11,7 @@ from fedcohort.core.engine import Answer
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round
-from fedcohort.core.roles.optional import Asks, Broadcasts, Tailors
+from fedcohort.core.roles.optional import Broadcasts, Tailors
 from fedcohort.core.schema import (
     bytes_of,
     cross_fields,
@@ -78,11 +78,7 @@ def round_bytes(
     own = (selected | set(polled.tolist())) - had.model
     models = dict.fromkeys(own, 1) | dict.fromkeys(surveyed.tolist(), len(state.groups))
     extra = _order_bytes(broadcast(method, state.groups[0]))
-    extras = sum(models.get(client, 1) - (client in had.extras) for client in selected)
-    down = model * sum(models.values()) + extra * extras
-    if isinstance(method.grouping, Asks):
-        common = method.grouping.common(now.profile.model, weights)
-        down -= common * sum(count - 1 for count in models.values())
+    down = model * sum(models.values()) + extra * len(selected - had.extras)
     if selected:
         message = messages(method, state, now.selected[:1].tolist(), now.profile)[0]
         down += (_order_bytes(message) - model - extra) * len(selected)
