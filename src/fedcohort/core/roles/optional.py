@@ -9,7 +9,7 @@ from fedcohort.core.profile import Privacy
 from fedcohort.core.records import Clients, Ids, Memory, Merge, Phase, Round, Updates
 from fedcohort.core.roles.part import Part
 from fedcohort.core.roles.transform import Transform
-from fedcohort.models.flat import Weights
+from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.errors import UserError
 
 
