@@ -1,6 +1,7 @@
 """A table is run cell by cell: nothing twice, nothing lost, the decisive first, and nothing too late."""
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedcohort.core.state import State
 from fedcohort.replication.folders import Cell, Folder
 from fedcohort.replication.order import InOrder, completed, representatives
 from fedcohort.replication.replication import Replication, chosen, stale
-from fedcohort.replication.results import read_results
+from fedcohort.replication.results import Result, add_results, read_results
 from fedcohort.runs.comparison import Job
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
@@ -92,6 +93,27 @@ def test_what_was_complete_but_not_written_down_is_taken_over(folder: Folder, tm
     assert Replication(folder, "small", tmp_path / "runs").run(watcher) == 0
     assert watcher.begun == []
     assert lines(folder) == kept
+
+
+@pytest.mark.parametrize(("kept", "left"), [("rounds_to_target", 0), ("bytes_down", 12)])
+def test_runs_in_another_table_s_results_are_taken_over(
+    kept: str, left: int, folder: Folder, tmp_path: Path
+) -> None:
+    """Whatever became of their directories. That a target was not reached is known; what the other table does
+    not keep is not."""
+    Replication(folder, "small", tmp_path / "runs").run(Silent())
+    path = folder.path / "results.csv"
+    known = [Result(each.about, {**each.values, "rounds_to_target": math.nan}) for each in read_results(path)]
+    path.unlink()
+    add_results(path, known)
+    other = folder.path.parent / "table2"
+    shutil.copytree(folder.path, other, ignore=shutil.ignore_patterns("results.csv"))
+    (other / "table.toml").write_text((other / "table.toml").read_text().replace("bytes_up", kept))
+    assert Replication(Folder(other), "small", tmp_path / "elsewhere").run(Silent(), seconds=0) == left
+    taken = lines(Folder(other))
+    assert len(taken) == 12 - left
+    assert taken.keys() <= lines(folder).keys()
+    assert all(set(values) == {"global.accuracy", kept} for values in taken.values())
 
 
 def test_a_changed_experiment_makes_its_results_stale(folder: Folder, tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from fedcohort.replication.order import (
     representatives,
     write_costs,
 )
-from fedcohort.replication.results import Result, add_results, read_results, result_of, settings_hash
+from fedcohort.replication.results import (
+    FIRST,
+    Result,
+    add_results,
+    read_results,
+    result_of,
+    settings_hash,
+)
 from fedcohort.replication.study import run_study, study_results
 from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out, jobs_of
 from fedcohort.runs.experiment import Experiment
@@ -182,10 +189,24 @@ class Replication:
 
     def _take_over(self) -> None:
         """Runs that were complete when somebody was stopped before it was written down, or that another table
-        of the paper has made."""
-        found = [key for key, job in self.open.items() if read_result(job.directory) is not None]
+        of the paper has made: they are in a directory, or in its results.csv."""
+        elsewhere, found = self._elsewhere(), []
+        for key, job in self.open.items():
+            if read_result(job.directory) is not None:
+                found.append(self.result(key))
+            elif same := elsewhere.get(settings_hash(job.table)):
+                own = dict(zip(FIRST, map(str, (*key[0], self.scale, key[1])), strict=True))
+                values = {metric: same.values[metric] for metric in self.folder.metrics}
+                found.append(Result(same.about | own, values))
         if found:
-            add_results(self.path, [self.result(key) for key in found])
+            add_results(self.path, found)
+
+    def _elsewhere(self) -> dict[str, Result]:
+        """What the paper's other tables have of runs, by their settings, if it is all that is kept here. What
+        is empty there was measured, too: a target may never be reached."""
+        others = [path for path in self.folder.path.parent.glob(f"*/{RESULTS}") if path != self.path]
+        every = [each for path in others for each in read_results(path)]
+        return {each.config: each for each in every if {*self.folder.metrics} <= each.values.keys()}
 
     def result(self, key: Key) -> Result:
         return result_of(self.folder, self.scale, key[0], self.jobs[key])
