@@ -171,6 +171,20 @@ def test_no_run_is_begun_that_would_end_too_late() -> None:
     assert len(schedule.given_up) == 3
 
 
+def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path) -> None:
+    """Somebody with a slower machine has made the first seed; an hour would not do for another run there."""
+    Replication(folder, "paper", tmp_path / "theirs", seeds=1).run(Silent())
+    path = folder.path / "results.csv"
+    slow = [Result(each.about | {"seconds": "36000"}, each.values) for each in read_results(path)]
+    path.unlink()
+    add_results(path, slow)
+    asked = Replication(folder, "paper", tmp_path / "ours")
+    assert math.isnan(asked.seconds_left)
+    asked.probe(Silent())
+    assert 0 < asked.seconds_left < 3600
+    assert asked.run(Silent(), seconds=3600) == 0
+
+
 def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
     experiment, now = Experiment.of({"method": ["fedavg"], "rounds": 10}), [0.0]
     jobs = [Job(experiment, experiment.methods[0], seed, Path(str(seed))) for seed in (0, 1)]

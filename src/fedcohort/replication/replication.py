@@ -138,8 +138,8 @@ class Replication:
 
     @property
     def costs(self) -> Costs:
-        """Seconds a round of every cell, as far as anything was measured: by a probe here, or by results."""
-        told = {each.cell: each.seconds_per_round for each in self.results} | read_costs(self.home)
+        """Seconds a round of every cell, by probes on this machine; those of results may be another's."""
+        told = read_costs(self.home)
         return completed({cell: told[cell] for cell in self.folder.cells if cell in told}, self.folder.cells)
 
     @property
@@ -156,7 +156,7 @@ class Replication:
         first: dict[Cell, Job] = {}
         for (cell, _), job in self.open.items():
             first.setdefault(cell, job)
-        known = {each.cell for each in self.results} | read_costs(self.home).keys()
+        known = read_costs(self.home)
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
                 seconds = probe(first[cell], Recording(self, watcher))

@@ -38,10 +38,6 @@ class Result(NamedTuple):
     def seed(self) -> int:
         return int(self.about["seed"])
 
-    @property
-    def seconds_per_round(self) -> float:
-        return float(self.about["seconds"] or 0) / max(1.0, float(self.about["rounds"] or 1))
-
 
 def read_results(path: Path) -> list[Result]:
     """All of a file's; none if there is no file."""
