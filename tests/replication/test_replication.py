@@ -1,6 +1,7 @@
 """A table is run cell by cell: nothing twice, nothing lost, the decisive first, and nothing too late."""
 
 import math
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,8 @@ def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder,
     assert len(found) == len(lines(folder)) == 2 * 2 * 3
     one = next(each for each in found if each.cell == ("partition.alpha=0.5", "fedavg"))
     assert set(one.values) == {"global.accuracy", "bytes_up"}
-    assert (
-        one.about["command"]
-        == "fedcohort replicate tiny/table1 --scale paper --cells 'fedavg@partition.alpha=0.5'"
-    )
+    command = "fedcohort replicate tiny/table1 --scale paper --cells fedavg@partition.alpha=0.5"
+    assert one.about["command"] == command
     assert len(one.about["data"]) == 64
     assert float(one.about["seconds"]) > 0
     assert (one.about["rounds"], one.about["version"] != "") == ("4", True)
@@ -66,6 +65,19 @@ def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder,
     Replication(folder, "paper", tmp_path / "runs", seeds=4, cells="fedavg").run(more)
     assert {seed for _, seed in more.begun} == {3}
     assert len(lines(folder)) == 12 + 2
+
+
+def test_a_shell_reads_the_command_as_it_is_written(folder: Folder, tmp_path: Path) -> None:
+    method = "fedlecc(loss_source='last_seen')"
+    path = folder.path / "experiment.toml"
+    path.write_text(path.read_text().replace('"fedavg"', '"fedlecc"\nloss_source = "last_seen"'))
+    for name in ("table.toml", "expected.csv"):
+        (folder.path / name).write_text((folder.path / name).read_text().replace("fedavg", method))
+    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=1, cells="fedlecc*@alpha=50.0")
+    asked.run(Silent())
+    (one,) = asked.results
+    *_, cells = shlex.split(one.about["command"])
+    assert chosen(asked.folder.cells, cells, "tiny") == [one.cell] == [("partition.alpha=50.0", method)]
 
 
 def test_who_is_killed_goes_on_to_the_same_numbers(folder: Folder, tmp_path: Path) -> None:
