@@ -11,7 +11,7 @@ import pytest
 from fedcohort.cli.progress import Silent
 from fedcohort.core.state import State
 from fedcohort.replication.folders import Cell, Folder
-from fedcohort.replication.order import InOrder, completed, representatives
+from fedcohort.replication.order import InOrder, completed, representatives, write_costs
 from fedcohort.replication.replication import Replication, chosen, stale
 from fedcohort.replication.results import Result, add_results, read_results
 from fedcohort.runs.comparison import Job
@@ -156,6 +156,21 @@ def test_what_a_claim_needs_goes_first_and_every_seed_of_it_before_the_rest(
     asked.run(watcher)
     order = [(title.endswith("50.0"), seed) for title, seed in dict.fromkeys(watcher.begun)]
     assert order == sorted(order, key=lambda each: (not each[0], each[1]))
+
+
+def test_the_cheapest_claim_has_its_seeds_before_another_begins(folder: Folder, tmp_path: Path) -> None:
+    """The second costs less. Three seeds give a verdict; the fourth comes when both have one."""
+    path = folder.path / "table.toml"
+    claim = path.read_text().partition("[[claims]]")[2]
+    path.write_text(path.read_text() + "\n[[claims]]" + claim.replace("50.0", "0.5"))
+    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=4)
+    asked.home.mkdir(parents=True)
+    write_costs(asked.home, {cell: float(cell.conditions.rpartition("=")[2]) for cell in asked.folder.cells})
+    watcher = Watched()
+    asked.run(watcher)
+    order = [(title.rpartition("=")[2], seed) for title, seed in dict.fromkeys(watcher.begun)]
+    expected = [(alpha, seed) for seeds in ((0, 1, 2), (3,)) for alpha in ("0.5", "50.0") for seed in seeds]
+    assert list(dict.fromkeys(order)) == expected
 
 
 def test_there_is_no_time_for_anything(folder: Folder, tmp_path: Path) -> None:

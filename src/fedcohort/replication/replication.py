@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 
-from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Folder, Study
+from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Claim, Folder, Study
 from fedcohort.replication.order import (
     Costs,
     InOrder,
@@ -33,6 +33,7 @@ from fedcohort.runs.overrides import override_all
 from fedcohort.runs.run import Callback
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import read_result
+from fedcohort.stats.paired import SEEDS
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import read_toml
 from fedcohort.util.user_code import refuse_unknown_code
@@ -175,17 +176,30 @@ class Replication:
         self._take_over()
         self.probe(watcher, deadline)
         costs, left = self.costs, self.open
-
-        def place(key: Key) -> tuple[bool, int, float]:
-            cell, seed = key
-            return cell not in self.folder.decisive, self.experiment.seeds.index(seed), costs.get(cell, 0.0)
-
-        once = {left[key].directory: left[key] for key in sorted(left, key=place)}
+        once = {left[key].directory: left[key] for key in self._in_order(left, costs)}
         known = {job.title: costs[cell] for (cell, _), job in left.items() if cell in costs}
         order: Callable[[list[Job]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
         plan = Plan(self.experiment, self.home, tuple(once.values()))
         carry_out(plan, Recording(self, watcher), order)
         return len(self.open)
+
+    def _in_order(self, left: dict[Key, Job], costs: Costs) -> list[Key]:
+        """One claim after the other, the cheapest first, with as many seeds as a verdict needs; then other
+        seeds of claims, then what no claim needs."""
+        seeds = self.experiment.seeds
+        due = {key: costs.get(key[0], 0.0) * job.experiment.rounds for key, job in left.items()}
+
+        def cost(claim: Claim) -> float:
+            return sum(due.get((cell, seed), 0.0) for cell in claim.cells for seed in seeds[:SEEDS])
+
+        claims = sorted(self.folder.claims, key=cost)
+
+        def place(key: Key) -> tuple[bool, bool, list[int], int, float]:
+            cell, turn = key[0], seeds.index(key[1])
+            asking = [number for number, claim in enumerate(claims) if cell in claim.cells]
+            return not asking, turn >= SEEDS, asking[:1], turn, costs.get(cell, 0.0)
+
+        return sorted(left, key=place)
 
     def _take_over(self) -> None:
         """Runs that were complete when somebody was stopped before it was written down, or that another table
