@@ -129,16 +129,16 @@ def numbers(folder: Folder, scale: str) -> str:
     among = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
     head = f"### {folder.path.name.capitalize()}: {folder.about}"
     about = (
-        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, "
-        f"mean ± standard deviation of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
+        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
+        f"standard deviation, ours of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
     )
     return "\n\n".join([head, about, table(["", *columns], body)])
 
 
 def both(line: Line) -> str:
-    theirs, unit = line.published.value, line.published.unit
+    published = line.published
     ours = spread(line.mean, line.std if len(line.values) > 1 else math.nan, "")
-    return f"{spread(theirs, math.nan, '')} → {ours} {unit}".strip()
+    return f"{spread(published.value, published.std, '')} → {ours} {published.unit}".strip()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -59,7 +59,7 @@ def test_claims_under_other_readings_are_counted_apart() -> None:
 def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedavg": [0.60, 0.62, 0.61]})
     chapter = replications.page().partition("## FedEntOpt")[2].partition("\n## ")[0]
-    assert " → 61.00 ± 1.000 %" in chapter
+    assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in chapter
 
 
 def test_what_is_beyond_the_picture_is_at_its_edge() -> None:
