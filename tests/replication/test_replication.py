@@ -244,6 +244,12 @@ def test_cells_are_chosen_by_patterns(text: str, places: list[int]) -> None:
     assert chosen(CELLS, text, "p") == [CELLS[place] for place in places]
 
 
+def test_commas_between_settings_part_no_patterns() -> None:
+    cells = [Cell("c", "p/cfl(eps1=0.4, relative=True)"), Cell("c", "fedavg")]
+    assert chosen(cells, "cfl(eps1=0.4, relative=True)@c", "p") == cells[:1]
+    assert chosen(cells, "cfl(eps1=0.4, relative=True),fedavg", "p") == cells
+
+
 def test_a_pattern_that_fits_nothing_is_told_what_there_is() -> None:
     known = "methods: fedavg, fedavgm, fedlecc; conditions: mnist, fmnist/alpha=0.05"
     with pytest.raises(UserError, match=f"--cells fedprox: there is no such cell; {known}"):

@@ -1,6 +1,7 @@
 """One table at one scale: its runs, those that are done, and the rest carried out."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.files import read_toml
 from fedcohort.util.user_code import refuse_unknown_code
 
+BETWEEN = r",(?![^(]*\))"  # a comma, but none between a method's settings
 Key = tuple[Cell, int]  # a cell and a seed: one run
 
 
@@ -251,7 +253,7 @@ class Recording:
 def chosen(cells: Sequence[Cell], text: str, paper: str) -> list[Cell]:
     """Those that a pattern of ``--cells`` fits: ``fedavg``, ``fed*@fmnist`` or ``*@alpha=0.05``."""
     wanted: set[Cell] = set()
-    for pattern in text.split(","):
+    for pattern in re.split(BETWEEN, text):
         method, _, conditions = pattern.strip().partition("@")
         found = {cell for cell in cells if _fits(cell, method or "*", conditions or "*", paper)}
         if not found:
