@@ -73,7 +73,7 @@ def test_a_shell_reads_the_command_as_it_is_written(folder: Folder, tmp_path: Pa
     path.write_text(path.read_text().replace('"fedavg"', '"fedlecc"\nloss_source = "last_seen"'))
     for name in ("table.toml", "expected.csv"):
         (folder.path / name).write_text((folder.path / name).read_text().replace("fedavg", method))
-    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=1, cells="fedlecc*@alpha=50.0")
+    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=1, cells="fedlecc*@*=50.0")
     asked.run(Silent())
     (one,) = asked.results
     *_, cells = shlex.split(one.about["command"])
