@@ -67,8 +67,14 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch
         "fedcohort.data.partition.partly_iid.PartlyIID.deal",
         lambda self, labels, seed, owner: dealt.append(seed) or real(self, labels, seed, owner),
     )
-    assert study("number_of_groups") == whole
+    again = study("number_of_groups")
     assert dealt == [1]
+    assert [row | {"seconds": ""} for row in rows(again["iid_clients.csv"])] == [
+        row | {"seconds": ""} for row in iid
+    ]
+    assert again | {"iid_clients.csv": ""} == whole | {"iid_clients.csv": ""}
+    assert len({row["labels"] for row in (*numbers, *iid)}) == 1
+    assert all(float(row["seconds"]) >= 0 for row in (*numbers, *iid))
 
 
 def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:

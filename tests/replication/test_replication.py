@@ -10,10 +10,11 @@ import pytest
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.state import State
-from fedcohort.replication.folders import Cell, Folder
+from fedcohort.replication.folders import Cell, Folder, Study
 from fedcohort.replication.order import InOrder, completed, representatives, write_costs
 from fedcohort.replication.replication import Replication, chosen, stale
 from fedcohort.replication.results import Result, add_results, read_results
+from fedcohort.replication.study import study_results
 from fedcohort.runs.comparison import Job
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
@@ -223,6 +224,17 @@ def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
         now[0] += 2.0
         schedule.saw(("fedavg", 0), done)
     assert len(schedule.waiting) == 1  # 20 s, not 1000
+
+
+def test_a_study_tells_data_and_time_and_time_is_no_setting(folder: Folder, tmp_path: Path) -> None:
+    study = Study("x", "rows.csv", "partition.alpha=$alpha", "fedavg", "")
+    found = []
+    for seconds in ("2.5", "3.5"):
+        row = f"50.0,0.5,abc,{seconds}"
+        (tmp_path / "rows.csv").write_text(f"alpha,global.accuracy,labels,seconds\n{row}\n")
+        found += study_results(folder, study, "paper", tmp_path)
+    assert [(each.about["seconds"], each.about["data"]) for each in found] == [("2.5", "abc"), ("3.5", "abc")]
+    assert found[0].config == found[1].config
 
 
 CELLS = [
