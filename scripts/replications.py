@@ -6,7 +6,7 @@ its numbers.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,7 @@ NAMES = {
     "fedgwc": "FedGWC",
     "fedlecc": "FedLECC",
 }
+READINGS = "readings"  # a folder of ours, not a table of a paper
 LISTED = 10  # open claims of a table that are named one by one
 WIDE, LEFT, ROW, LOW, HIGH = 860, 470, 22, -1.5, 2.5  # of the picture: pixels, and shares of the paper's gain
 
@@ -68,12 +69,19 @@ def checked(paper: str) -> Iterator[Checked]:
 
 def page() -> str:
     every = {paper: list(checked(paper)) for paper in NAMES}
-    rows = []
-    for paper, claims in every.items():
-        count = Counter(each.judged.verdict for each in claims)
-        rows.append([NAMES[paper], *(str(count[word] or "") for word in VERDICTS)])
     chapters = "\n\n".join(chapter(paper, claims) for paper, claims in every.items())
-    return PAGE.format(glance=table(["paper", *VERDICTS], rows), chapters=chapters)
+    return PAGE.format(glance=glance(every), chapters=chapters)
+
+
+def glance(every: Mapping[str, Sequence[Checked]]) -> str:
+    """How many claims of a paper have which verdict; the same claims under other readings count apart."""
+    rows: dict[str, Counter[str]] = {}
+    for paper, claims in every.items():
+        for each in claims:
+            name = f"{NAMES[paper]}, other readings" if each.folder.path.name == READINGS else NAMES[paper]
+            rows.setdefault(name, Counter())[each.judged.verdict] += 1
+    cells = [[name, *(str(count[word] or "") for word in VERDICTS)] for name, count in rows.items()]
+    return table(["paper", *VERDICTS], cells)
 
 
 def chapter(paper: str, claims: Sequence[Checked]) -> str:
@@ -121,16 +129,16 @@ def numbers(folder: Folder, scale: str) -> str:
     among = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
     head = f"### {folder.path.name.capitalize()}: {folder.about}"
     about = (
-        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, "
-        f"mean ± standard deviation of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
+        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
+        f"standard deviation, ours of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
     )
     return "\n\n".join([head, about, table(["", *columns], body)])
 
 
 def both(line: Line) -> str:
-    theirs, unit = line.published.value, line.published.unit
+    published = line.published
     ours = spread(line.mean, line.std if len(line.values) > 1 else math.nan, "")
-    return f"{spread(theirs, math.nan, '')} → {ours} {unit}".strip()
+    return f"{spread(published.value, published.std, '')} → {ours} {published.unit}".strip()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

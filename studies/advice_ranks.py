@@ -20,6 +20,8 @@ from studies.dealing import markdown
 
 LEVEL = 0.05
 NUMBER = r"[0-9.]+"
+FEW, EVEN = ("C 1", "C 2", "S 0.0"), "Dir 100.0"  # skews: clients with a class or two, all clients alike
+BEST = 4  # methods that are named
 FEWEST = 3  # methods and federations that Friedman's test can say anything of
 WIDE, LEFT, ROW = 760, 210, 18  # of the picture, in pixels
 BAR, POINT = "#9db8d2", "#1f4e79"
@@ -137,6 +139,26 @@ def _best(evidence: Evidence, methods: Sequence[str], chosen: Array) -> float:
     return float(np.nanmax([_mean(evidence.gain[method][chosen]) for method in methods]))
 
 
+def choices(evidence: Evidence, methods: Sequence[str], single: Sequence[str]) -> dict[str, str]:
+    """Whose mean gains are largest: of several models where clients have few classes, beside what these gain
+    where labels are even, and of one model anywhere."""
+    kinds = np.array([skew_of(names) for names in evidence.names])
+    several = [method for method in methods if method not in single]
+
+    def gains(chosen: Array) -> dict[str, float]:
+        found = {method: _mean(evidence.gain[method][chosen]) for method in methods}
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+    few, even, anywhere = gains(np.isin(kinds, FEW)), gains(kinds == EVEN), gains(kinds != "")
+    best = [method for method in few if method in several][:BEST]
+    one = [method for method in anywhere if method in single][:BEST]
+    return {
+        "few": ", ".join(f"`{method}` ({few[method]:+.1f} and {even[method]:+.1f})" for method in best),
+        "anywhere": ", ".join(f"`{method}` ({anywhere[method]:+.1f})" for method in one),
+        "fedgwc": f"{anywhere.get('fedgwc', 0.0):+.1f}",
+    }
+
+
 def _mean(values: Array) -> float:
     """In points, of what is known."""
     known = values[~np.isnan(values)]
@@ -161,6 +183,7 @@ def ranks_page(evidence: Evidence) -> dict[str, str]:
         "ranks-one-model.svg": diagram(single, "Mean ranks of methods with one model for all"),
     }
     text = PAGE.format(
+        **choices(exact, every.methods, single.methods),
         any=words(every),
         one_model=words(single),
         skews=by(exact, skew_of, every.methods),
@@ -182,6 +205,19 @@ of one federation, and nothing else was tuned: other settings are the defaults, 
 this is a scaled test. Accuracy is that of all test samples, each answered by the model that serves its
 client: methods with several models profit from knowing whose sample it is.
 
+## What to use when
+
+Mean gains over FedAvg in this grid, in points of accuracy:
+
+- **Clients have a class or two, and each needs a model for its own samples** (*C 1*, *C 2*, *S 0* below):
+  several models; in brackets the gain there, and where all clients' labels are alike (*Dir 100*): {few}.
+  Such models need not know any class that their clients lack.
+- **Everybody gets the same model**: on all federations {anywhere}.
+- **FedGWC** ({fedgwc} on all federations) hardly parts anybody in 40 rounds: it needs
+  [thousands](../studies/fedgwc_groups.md).
+
+What suits your own clients, `fedcohort advise` says by the [federations nearest to yours](advice.md).
+
 ## Ranks
 
 {any}
@@ -196,8 +232,7 @@ Among methods that give everybody the same model:
 
 On each federation the best method has rank 1; a bar is as long as the critical difference (Nemenyi, 5 %,
 all pairs), so methods whose bars do not overlap differ surely. Federations that were dealt from the same
-data are not independent, so *surely* says too much. `fedcohort advise` does not go by ranks but by the
-[federations nearest to yours](advice.md).
+data are not independent, so *surely* says too much.
 
 ## By skew
 

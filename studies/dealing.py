@@ -1,12 +1,14 @@
 """What the studies share: labels of real data, partitions of them, and rows that survive a restart."""
 
 import csv
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import starmap
 from multiprocessing import get_context
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,14 @@ def labels(name: str, root: Path | None) -> np.ndarray:
         return np.repeat(np.arange(10), 5000)
     source, options = SOURCES[name]
     return load(source, root=root, **options).y.numpy()
+
+
+def fingerprint(*tables: np.ndarray) -> str:
+    """What tells whether rows were made of the same labels."""
+    together = hashlib.sha256()
+    for table in tables:
+        together.update(table.astype(np.int64).tobytes())
+    return together.hexdigest()
 
 
 def deal(protocol: str, level: float, clients: int, seed: int, y: np.ndarray) -> Partition:
@@ -67,6 +77,16 @@ def collect(
             writer.writerow(row)
             file.flush()
     return _read(path)
+
+
+def timed(work: Callable[..., Mapping[str, Any]]) -> Callable[..., Mapping[str, Any]]:
+    """``work`` that also says how many seconds it took."""
+
+    def measured(*job: Any) -> Mapping[str, Any]:
+        begun = perf_counter()
+        return {**work(*job), "seconds": round(perf_counter() - begun, 2)}
+
+    return measured
 
 
 @contextmanager

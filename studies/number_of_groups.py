@@ -18,7 +18,7 @@ from fedcohort.stats.clustering import Choice, kmeans_by_silhouette
 from fedcohort.stats.label_distances import proportions
 from fedcohort.stats.label_groups import psi_features, standardise
 from studies.chart import lines
-from studies.dealing import available, collect, deal, markdown
+from studies.dealing import available, collect, deal, fingerprint, markdown, timed
 from studies.skew_metrics import arguments
 
 PARTITIONS = (("dirichlet", 0.3), ("similarity", 0.0))  # those of the paper's figures
@@ -56,9 +56,9 @@ def count_groups(found: Mapping[str, np.ndarray], path: Path, smoke: bool) -> li
         counts = deal(protocol, level, clients, seed, found[name]).counts(found[name])
         choice = kmeans_by_silhouette(standardise(psi_features(counts)).features, None, seed)
         curve = {str(groups): round(score, 4) for groups, score in choice.scores.items()}
-        return {"groups": choice.k, "silhouettes": json.dumps(curve)}
+        return {"groups": choice.k, "silhouettes": json.dumps(curve), "labels": fingerprint(found[name])}
 
-    return collect(path, ("data", "protocol", "level", "clients", "seed"), jobs, work)
+    return collect(path, ("data", "protocol", "level", "clients", "seed"), jobs, timed(work))
 
 
 def find_iid(y: np.ndarray, path: Path, smoke: bool) -> list[dict[str, str]]:
@@ -75,12 +75,13 @@ def find_iid(y: np.ndarray, path: Path, smoke: bool) -> list[dict[str, str]]:
             "recall": recall_score(dealt.truth, guess),
             "f1": f1_score(dealt.truth, guess),
         }
-        return {"clusters": choice.k, **{key: round(float(score), 4) for key, score in scores.items()}}
+        rounded = {key: round(float(score), 4) for key, score in scores.items()}
+        return {"clusters": choice.k, **rounded, "labels": fingerprint(y)}
 
     jobs = [
         (*case, seed) for case in (CASES[:1] if smoke else CASES) for seed in (SEEDS[:2] if smoke else SEEDS)
     ]
-    return collect(path, ("clients", "iid", "seed"), jobs, work)
+    return collect(path, ("clients", "iid", "seed"), jobs, timed(work))
 
 
 def charts(numbers: Rows) -> dict[str, str]:

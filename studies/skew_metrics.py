@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedcohort.stats import label_distances
-from studies.dealing import HERE, available, collect, deal, markdown, spread
+from studies.dealing import HERE, available, collect, deal, fingerprint, markdown, spread, timed
 
 ALPHAS = (50.0, 10.0, 5.0, 2.0, 1.0, 0.7, 0.5, 0.3, 0.2, 0.09, 0.05)  # the paper's six and five of ours
 SHARES = (1.0, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.06, 0.03, 0.01, 0.0)  # the paper's three and eight of ours
@@ -40,7 +40,8 @@ def main() -> None:
     found = available(names, asked.data)
     rows = measure(found, asked.out / "skew_metrics.csv", asked.smoke)
     with threadpool_limits(1):  # the tables are small: threads would wait for each other
-        scores = importances(rows, asked.out / "skew_importance.csv", asked.smoke)
+        labels = fingerprint(*found.values())
+        scores = importances(rows, asked.out / "skew_importance.csv", labels, asked.smoke)
     (asked.out / "skew_metrics.md").write_text(page(rows, scores), encoding="utf-8")
 
 
@@ -71,10 +72,12 @@ def measure(found: Mapping[str, np.ndarray], path: Path, smoke: bool) -> list[di
         try:
             counts = deal(protocol, level, clients, seed, found[name]).counts(found[name])
         except UserError:
-            return dict.fromkeys(MEASURES, "")
-        return {key: round(function(counts), 6) for key, function in MEASURES.items()}
+            return {**dict.fromkeys(MEASURES, ""), "labels": labels[name]}
+        measures = {key: round(function(counts), 6) for key, function in MEASURES.items()}
+        return {**measures, "labels": labels[name]}
 
-    return collect(path, KEYS, jobs(), work)
+    labels = {name: fingerprint(y) for name, y in found.items()}
+    return collect(path, KEYS, jobs(), timed(work))
 
 
 def regressors() -> dict[str, Any]:
@@ -95,7 +98,7 @@ def regressors() -> dict[str, Any]:
     }
 
 
-def importances(rows: Rows, path: Path, smoke: bool) -> list[dict[str, str]]:
+def importances(rows: Rows, path: Path, labels: str, smoke: bool) -> list[dict[str, str]]:
     """Of each measure for each regression: what R² of held-out partitions loses when it is shuffled."""
     from sklearn.inspection import permutation_importance
     from sklearn.model_selection import KFold
@@ -115,10 +118,11 @@ def importances(rows: Rows, path: Path, smoke: bool) -> list[dict[str, str]]:
             shuffled = permutation_importance(model, x[test], y[test], n_repeats=times, random_state=0)
             drops.append(shuffled.importances_mean)
         mean = np.mean(drops, axis=0)
-        return {"r2": round(float(np.mean(score)), 4), **dict(zip(MEASURES, mean.round(4), strict=True))}
+        told = {"r2": round(float(np.mean(score)), 4), **dict(zip(MEASURES, mean.round(4), strict=True))}
+        return {**told, "labels": labels}
 
     jobs = [(protocol, name) for protocol in LEVELS for name in regressors()]
-    return collect(path, ("protocol", "model"), jobs, work)
+    return collect(path, ("protocol", "model"), jobs, timed(work))
 
 
 def page(rows: Rows, scores: Rows) -> str:

@@ -47,6 +47,14 @@ def test_by_default_as_many_clusters_as_clients_are_wanted():
     assert select(FedLECC(), 6) == [3, 4, 6, 7, 0, 1]  # J = 4 clusters, z = 2
 
 
+def test_noise_is_a_cluster_or_does_not_train():
+    """Client 5 is alone, and cluster 2 has mean .7: it is fourth of four, or is not there."""
+    assert select(FedLECC(clusters_per_round=4), 10) == [3, 4, 6, 7, 8, 0, 1, 2, 5, 9]
+    assert select(FedLECC(clusters_per_round=4, noise="drop"), 10) == [3, 4, 6, 7, 8, 9, 0, 1, 2]
+    alone = torch.arange(10)
+    assert select(FedLECC(noise="drop"), 2, cluster=alone) == select(FedLECC(), 2, cluster=alone) == [3, 6]
+
+
 def test_pick_goes_back_to_the_top_clusters_when_the_others_are_used_up():
     """J = 1 of two clusters, m = 3: one short quota is z = 3 of cluster [7], then [4, 5]."""
     assert FedLECC().pick([[7], [4, 5]], 3, 1) == [7, 4, 5]

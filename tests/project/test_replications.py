@@ -47,10 +47,19 @@ def test_two_seeds_leave_a_claim_open(papers: Path) -> None:
     assert "| FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1) |" not in text
 
 
+def test_claims_under_other_readings_are_counted_apart() -> None:
+    claims = list(replications.checked("fedlecc"))
+    rows = [line.split("|")[1:-1] for line in replications.glance({"fedlecc": claims}).splitlines()[2:]]
+    counts = {name.strip(): sum(int(cell) for cell in cells if cell.strip()) for name, *cells in rows}
+    apart = sum(each.folder.path.name == "readings" for each in claims)
+    assert counts == {"FedLECC": len(claims) - apart, "FedLECC, other readings": apart}
+    assert apart
+
+
 def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedavg": [0.60, 0.62, 0.61]})
     chapter = replications.page().partition("## FedEntOpt")[2].partition("\n## ")[0]
-    assert " → 61.00 ± 1.000 %" in chapter
+    assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in chapter
 
 
 def test_what_is_beyond_the_picture_is_at_its_edge() -> None:

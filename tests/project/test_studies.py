@@ -67,8 +67,14 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path: Path, monkeypatch
         "fedcohort.data.partition.partly_iid.PartlyIID.deal",
         lambda self, labels, seed, owner: dealt.append(seed) or real(self, labels, seed, owner),
     )
-    assert study("number_of_groups") == whole
+    again = study("number_of_groups")
     assert dealt == [1]
+    assert [row | {"seconds": ""} for row in rows(again["iid_clients.csv"])] == [
+        row | {"seconds": ""} for row in iid
+    ]
+    assert again | {"iid_clients.csv": ""} == whole | {"iid_clients.csv": ""}
+    assert len({row["labels"] for row in (*numbers, *iid)}) == 1
+    assert all(float(row["seconds"]) >= 0 for row in (*numbers, *iid))
 
 
 def test_losses_are_recorded_once_and_replayed(study, tmp_path: Path) -> None:
@@ -200,3 +206,17 @@ def test_gains_are_told_skew_by_skew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.splitlines()[0] == "| method | Dir 0.1 (2) | S 0.0 (1) |"
     assert "| `scaffold` | **+20.0** | -20.0 |" in table
     assert size_of({"clients dealt": "20", "cohort asked": "0.3"}) == "K = 20, 30%"
+
+
+def test_what_to_use_is_told_by_gains_where_clients_have_few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    from studies.advice_ranks import choices
+
+    known = evidence((0.0, {"scaffold": 0.1, "ifca": 0.3}), (0.0, {"scaffold": 0.3, "ifca": -0.2}))
+    skews = ("classes_per_client(classes=1)", "dirichlet(alpha=100.0, min_size=4)")
+    named = tuple({**names, "skew": skew} for names, skew in zip(known.names, skews, strict=True))
+    told = choices(
+        dataclasses.replace(known, names=named), ["fedavg", "scaffold", "ifca"], ["fedavg", "scaffold"]
+    )
+    assert told["few"] == "`ifca` (+30.0 and -20.0)"
+    assert told["anywhere"] == "`scaffold` (+20.0), `fedavg` (+0.0)"

@@ -1,6 +1,8 @@
 """A table is run cell by cell: nothing twice, nothing lost, the decisive first, and nothing too late."""
 
 import math
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,11 @@ import pytest
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.state import State
-from fedcohort.replication.folders import Cell, Folder
-from fedcohort.replication.order import InOrder, completed, representatives
+from fedcohort.replication.folders import Cell, Folder, Study
+from fedcohort.replication.order import InOrder, completed, representatives, write_costs
 from fedcohort.replication.replication import Replication, chosen, stale
-from fedcohort.replication.results import read_results
+from fedcohort.replication.results import Result, add_results, read_results
+from fedcohort.replication.study import study_results
 from fedcohort.runs.comparison import Job
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
@@ -51,10 +54,8 @@ def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder,
     assert len(found) == len(lines(folder)) == 2 * 2 * 3
     one = next(each for each in found if each.cell == ("partition.alpha=0.5", "fedavg"))
     assert set(one.values) == {"global.accuracy", "bytes_up"}
-    assert (
-        one.about["command"]
-        == "fedcohort replicate tiny/table1 --scale paper --cells 'fedavg@partition.alpha=0.5'"
-    )
+    command = "fedcohort replicate tiny/table1 --scale paper --cells fedavg@partition.alpha=0.5"
+    assert one.about["command"] == command
     assert len(one.about["data"]) == 64
     assert float(one.about["seconds"]) > 0
     assert (one.about["rounds"], one.about["version"] != "") == ("4", True)
@@ -65,6 +66,19 @@ def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder,
     Replication(folder, "paper", tmp_path / "runs", seeds=4, cells="fedavg").run(more)
     assert {seed for _, seed in more.begun} == {3}
     assert len(lines(folder)) == 12 + 2
+
+
+def test_a_shell_reads_the_command_as_it_is_written(folder: Folder, tmp_path: Path) -> None:
+    method = "fedlecc(loss_source='last_seen')"
+    path = folder.path / "experiment.toml"
+    path.write_text(path.read_text().replace('"fedavg"', '"fedlecc"\nloss_source = "last_seen"'))
+    for name in ("table.toml", "expected.csv"):
+        (folder.path / name).write_text((folder.path / name).read_text().replace("fedavg", method))
+    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=1, cells="fedlecc*@*=50.0")
+    asked.run(Silent())
+    (one,) = asked.results
+    *_, cells = shlex.split(one.about["command"])
+    assert chosen(asked.folder.cells, cells, "tiny") == [one.cell] == [("partition.alpha=50.0", method)]
 
 
 def test_who_is_killed_goes_on_to_the_same_numbers(folder: Folder, tmp_path: Path) -> None:
@@ -92,6 +106,27 @@ def test_what_was_complete_but_not_written_down_is_taken_over(folder: Folder, tm
     assert Replication(folder, "small", tmp_path / "runs").run(watcher) == 0
     assert watcher.begun == []
     assert lines(folder) == kept
+
+
+@pytest.mark.parametrize(("kept", "left"), [("rounds_to_target", 0), ("bytes_down", 12)])
+def test_runs_in_another_table_s_results_are_taken_over(
+    kept: str, left: int, folder: Folder, tmp_path: Path
+) -> None:
+    """Whatever became of their directories. That a target was not reached is known; what the other table does
+    not keep is not."""
+    Replication(folder, "small", tmp_path / "runs").run(Silent())
+    path = folder.path / "results.csv"
+    known = [Result(each.about, {**each.values, "rounds_to_target": math.nan}) for each in read_results(path)]
+    path.unlink()
+    add_results(path, known)
+    other = folder.path.parent / "table2"
+    shutil.copytree(folder.path, other, ignore=shutil.ignore_patterns("results.csv"))
+    (other / "table.toml").write_text((other / "table.toml").read_text().replace("bytes_up", kept))
+    assert Replication(Folder(other), "small", tmp_path / "elsewhere").run(Silent(), seconds=0) == left
+    taken = lines(Folder(other))
+    assert len(taken) == 12 - left
+    assert taken.keys() <= lines(folder).keys()
+    assert all(set(values) == {"global.accuracy", kept} for values in taken.values())
 
 
 def test_a_changed_experiment_makes_its_results_stale(folder: Folder, tmp_path: Path) -> None:
@@ -124,6 +159,21 @@ def test_what_a_claim_needs_goes_first_and_every_seed_of_it_before_the_rest(
     assert order == sorted(order, key=lambda each: (not each[0], each[1]))
 
 
+def test_the_cheapest_claim_has_its_seeds_before_another_begins(folder: Folder, tmp_path: Path) -> None:
+    """The second costs less. Three seeds give a verdict; the fourth comes when both have one."""
+    path = folder.path / "table.toml"
+    claim = path.read_text().partition("[[claims]]")[2]
+    path.write_text(path.read_text() + "\n[[claims]]" + claim.replace("50.0", "0.5"))
+    asked = Replication(Folder(folder.path), "small", tmp_path, seeds=4)
+    asked.home.mkdir(parents=True)
+    write_costs(asked.home, {cell: float(cell.conditions.rpartition("=")[2]) for cell in asked.folder.cells})
+    watcher = Watched()
+    asked.run(watcher)
+    order = [(title.rpartition("=")[2], seed) for title, seed in dict.fromkeys(watcher.begun)]
+    expected = [(alpha, seed) for seeds in ((0, 1, 2), (3,)) for alpha in ("0.5", "50.0") for seed in seeds]
+    assert list(dict.fromkeys(order)) == expected
+
+
 def test_there_is_no_time_for_anything(folder: Folder, tmp_path: Path) -> None:
     watcher = Watched()
     assert Replication(folder, "paper", tmp_path).run(watcher, seconds=0) == 12
@@ -149,6 +199,20 @@ def test_no_run_is_begun_that_would_end_too_late() -> None:
     assert len(schedule.given_up) == 3
 
 
+def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path) -> None:
+    """Somebody with a slower machine has made the first seed; an hour would not do for another run there."""
+    Replication(folder, "paper", tmp_path / "theirs", seeds=1).run(Silent())
+    path = folder.path / "results.csv"
+    slow = [Result(each.about | {"seconds": "36000"}, each.values) for each in read_results(path)]
+    path.unlink()
+    add_results(path, slow)
+    asked = Replication(folder, "paper", tmp_path / "ours")
+    assert math.isnan(asked.seconds_left)
+    asked.probe(Silent())
+    assert 0 < asked.seconds_left < 3600
+    assert asked.run(Silent(), seconds=3600) == 0
+
+
 def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
     experiment, now = Experiment.of({"method": ["fedavg"], "rounds": 10}), [0.0]
     jobs = [Job(experiment, experiment.methods[0], seed, Path(str(seed))) for seed in (0, 1)]
@@ -160,6 +224,17 @@ def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
         now[0] += 2.0
         schedule.saw(("fedavg", 0), done)
     assert len(schedule.waiting) == 1  # 20 s, not 1000
+
+
+def test_a_study_tells_data_and_time_and_time_is_no_setting(folder: Folder, tmp_path: Path) -> None:
+    study = Study("x", "rows.csv", "partition.alpha=$alpha", "fedavg", "")
+    found = []
+    for seconds in ("2.5", "3.5"):
+        row = f"50.0,0.5,abc,{seconds}"
+        (tmp_path / "rows.csv").write_text(f"alpha,global.accuracy,labels,seconds\n{row}\n")
+        found += study_results(folder, study, "paper", tmp_path)
+    assert [(each.about["seconds"], each.about["data"]) for each in found] == [("2.5", "abc"), ("3.5", "abc")]
+    assert found[0].config == found[1].config
 
 
 CELLS = [
@@ -179,6 +254,12 @@ CELLS = [
 )
 def test_cells_are_chosen_by_patterns(text: str, places: list[int]) -> None:
     assert chosen(CELLS, text, "p") == [CELLS[place] for place in places]
+
+
+def test_commas_between_settings_part_no_patterns() -> None:
+    cells = [Cell("c", "p/cfl(eps1=0.4, relative=True)"), Cell("c", "fedavg")]
+    assert chosen(cells, "cfl(eps1=0.4, relative=True)@c", "p") == cells[:1]
+    assert chosen(cells, "cfl(eps1=0.4, relative=True),fedavg", "p") == cells
 
 
 def test_a_pattern_that_fits_nothing_is_told_what_there_is() -> None:

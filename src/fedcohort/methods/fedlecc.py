@@ -12,7 +12,8 @@ Where we differ:
       paper's Eq. 1 has the loss after local training (``loss_source="last_seen"`` saves the polls).
     - J z may exceed m: the walk over clusters stops at the cohort size (``quota="balanced"`` shares it out).
     - Neither J nor the settings of OPTICS are stated: as many clusters as clients are asked, neighbourhoods
-      of two, and clients that OPTICS calls noise are clusters of their own.
+      of two, and clients that OPTICS calls noise are clusters of their own (``noise="drop"`` never trains
+      them, unless there is nobody else).
     - Clients may be compared by the features of each label, too (``summary="P(X|y)"``), which Section IV-A
       found worse; how is not stated, here by HACCS's histograms.
     - For an ablation ``guide`` leaves out one half: "clusters" draws J clusters, and z clients of each, at
@@ -66,6 +67,7 @@ class FedLECC(Selector, Polls, Summarises):
     clustering: Literal["optics", "dbscan", "kmedoids"] = "optics"  # of the Hellinger distances
     min_samples: Annotated[int, at_least(2)] = 2  # OPTICS, DBSCAN: neighbours that make a core client
     xi: Annotated[float, at_least(0), below(1)] = 0.05  # OPTICS: steepness that ends a cluster
+    noise: Literal["alone", "drop"] = "alone"  # clients in no cluster: each is one, or they do not train
     radius: Annotated[float, above(0)] = 0.2  # DBSCAN: Hellinger distance of neighbours
     medoids: Annotated[int, at_least(1)] = 10  # k-medoids: number of clusters
     quota: Literal["fill", "balanced"] = "fill"  # ceil(m/J) a cluster until m, or equal shares for all J
@@ -115,6 +117,10 @@ class FedLECC(Selector, Polls, Summarises):
             own = memory["cluster"].unique(return_inverse=True)[1]
             loss = torch.randperm(len(loss), generator=key)[own].double()
         members = now.members[~loss[now.members].isnan()]
+        if self.noise == "drop":
+            _, own, size = memory["cluster"].unique(return_inverse=True, return_counts=True)
+            clustered = members[size[own][members] > 1]
+            members = clustered if len(clustered) else members
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
         own, most = memory["cluster"][members].numpy(), 2 * now.cohort  # the top ones, and as many to fill up
         clusters = by_mean(own, loss[members].numpy(), tie[members].numpy(), most)

@@ -91,6 +91,12 @@ class Claim:
     paper: float | None = None  # the published difference; None: that of the published numbers
     relative: bool = False  # differences are shares of the other's number
 
+    @property
+    def cells(self) -> list[Cell]:
+        """What it needs."""
+        sides = (self.method, self.against)
+        return [Cell(self.conditions, side) for side in sides if isinstance(side, str)]
+
 
 @dataclass(frozen=True)
 class Study:
@@ -188,8 +194,7 @@ class Folder:
 
     @cached_property
     def decisive(self) -> set[Cell]:
-        sides = [(claim.conditions, side) for claim in self.claims for side in (claim.method, claim.against)]
-        return {Cell(conditions, side) for conditions, side in sides if isinstance(side, str)}
+        return {cell for claim in self.claims for cell in claim.cells}
 
     @cached_property
     def metrics(self) -> list[str]:

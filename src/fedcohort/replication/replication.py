@@ -1,6 +1,7 @@
 """One table at one scale: its runs, those that are done, and the rest carried out."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 
-from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Folder, Study
+from fedcohort.replication.folders import EXPERIMENT, RESULTS, Cell, Claim, Folder, Study
 from fedcohort.replication.order import (
     Costs,
     InOrder,
@@ -18,7 +19,14 @@ from fedcohort.replication.order import (
     representatives,
     write_costs,
 )
-from fedcohort.replication.results import Result, add_results, read_results, result_of, settings_hash
+from fedcohort.replication.results import (
+    FIRST,
+    Result,
+    add_results,
+    read_results,
+    result_of,
+    settings_hash,
+)
 from fedcohort.replication.study import run_study, study_results
 from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out, jobs_of
 from fedcohort.runs.experiment import Experiment
@@ -26,10 +34,12 @@ from fedcohort.runs.overrides import override_all
 from fedcohort.runs.run import Callback
 from fedcohort.runs.standings import Outcome
 from fedcohort.runs.stored import read_result
+from fedcohort.stats.paired import SEEDS
 from fedcohort.util.errors import UserError
 from fedcohort.util.files import read_toml
 from fedcohort.util.user_code import refuse_unknown_code
 
+BETWEEN = r",(?![^(]*\))"  # a comma, but none between a method's settings
 Key = tuple[Cell, int]  # a cell and a seed: one run
 
 
@@ -131,8 +141,8 @@ class Replication:
 
     @property
     def costs(self) -> Costs:
-        """Seconds a round of every cell, as far as anything was measured: by a probe here, or by results."""
-        told = {each.cell: each.seconds_per_round for each in self.results} | read_costs(self.home)
+        """Seconds a round of every cell, by probes on this machine; those of results may be another's."""
+        told = read_costs(self.home)
         return completed({cell: told[cell] for cell in self.folder.cells if cell in told}, self.folder.cells)
 
     @property
@@ -149,7 +159,7 @@ class Replication:
         first: dict[Cell, Job] = {}
         for (cell, _), job in self.open.items():
             first.setdefault(cell, job)
-        known = {each.cell for each in self.results} | read_costs(self.home).keys()
+        known = read_costs(self.home)
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
                 seconds = probe(first[cell], Recording(self, watcher))
@@ -168,24 +178,51 @@ class Replication:
         self._take_over()
         self.probe(watcher, deadline)
         costs, left = self.costs, self.open
-
-        def place(key: Key) -> tuple[bool, int, float]:
-            cell, seed = key
-            return cell not in self.folder.decisive, self.experiment.seeds.index(seed), costs.get(cell, 0.0)
-
-        once = {left[key].directory: left[key] for key in sorted(left, key=place)}
+        once = {left[key].directory: left[key] for key in self._in_order(left, costs)}
         known = {job.title: costs[cell] for (cell, _), job in left.items() if cell in costs}
         order: Callable[[list[Job]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
         plan = Plan(self.experiment, self.home, tuple(once.values()))
         carry_out(plan, Recording(self, watcher), order)
         return len(self.open)
 
+    def _in_order(self, left: dict[Key, Job], costs: Costs) -> list[Key]:
+        """One claim after the other, the cheapest first, with as many seeds as a verdict needs; then other
+        seeds of claims, then what no claim needs."""
+        seeds = self.experiment.seeds
+        due = {key: costs.get(key[0], 0.0) * job.experiment.rounds for key, job in left.items()}
+
+        def cost(claim: Claim) -> float:
+            return sum(due.get((cell, seed), 0.0) for cell in claim.cells for seed in seeds[:SEEDS])
+
+        claims = sorted(self.folder.claims, key=cost)
+
+        def place(key: Key) -> tuple[bool, bool, list[int], int, float]:
+            cell, turn = key[0], seeds.index(key[1])
+            asking = [number for number, claim in enumerate(claims) if cell in claim.cells]
+            return not asking, turn >= SEEDS, asking[:1], turn, costs.get(cell, 0.0)
+
+        return sorted(left, key=place)
+
     def _take_over(self) -> None:
         """Runs that were complete when somebody was stopped before it was written down, or that another table
-        of the paper has made."""
-        found = [key for key, job in self.open.items() if read_result(job.directory) is not None]
+        of the paper has made: they are in a directory, or in its results.csv."""
+        elsewhere, found = self._elsewhere(), []
+        for key, job in self.open.items():
+            if read_result(job.directory) is not None:
+                found.append(self.result(key))
+            elif same := elsewhere.get(settings_hash(job.table)):
+                own = dict(zip(FIRST, map(str, (*key[0], self.scale, key[1])), strict=True))
+                values = {metric: same.values[metric] for metric in self.folder.metrics}
+                found.append(Result(same.about | own, values))
         if found:
-            add_results(self.path, [self.result(key) for key in found])
+            add_results(self.path, found)
+
+    def _elsewhere(self) -> dict[str, Result]:
+        """What the paper's other tables have of runs, by their settings, if it is all that is kept here. What
+        is empty there was measured, too: a target may never be reached."""
+        others = [path for path in self.folder.path.parent.glob(f"*/{RESULTS}") if path != self.path]
+        every = [each for path in others for each in read_results(path)]
+        return {each.config: each for each in every if {*self.folder.metrics} <= each.values.keys()}
 
     def result(self, key: Key) -> Result:
         return result_of(self.folder, self.scale, key[0], self.jobs[key])
@@ -216,7 +253,7 @@ class Recording:
 def chosen(cells: Sequence[Cell], text: str, paper: str) -> list[Cell]:
     """Those that a pattern of ``--cells`` fits: ``fedavg``, ``fed*@fmnist`` or ``*@alpha=0.05``."""
     wanted: set[Cell] = set()
-    for pattern in text.split(","):
+    for pattern in re.split(BETWEEN, text):
         method, _, conditions = pattern.strip().partition("@")
         found = {cell for cell in cells if _fits(cell, method or "*", conditions or "*", paper)}
         if not found:

@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from fedcohort.replication.folders import Cell, Folder, number, rows_of
@@ -37,10 +38,6 @@ class Result(NamedTuple):
     @property
     def seed(self) -> int:
         return int(self.about["seed"])
-
-    @property
-    def seconds_per_round(self) -> float:
-        return float(self.about["seconds"] or 0) / max(1.0, float(self.about["rounds"] or 1))
 
 
 def read_results(path: Path) -> list[Result]:
@@ -85,7 +82,7 @@ def result_of(folder: Folder, scale: str, cell: Cell, job: Job) -> Result:
     told = (
         *cell, scale, job.seed, job.experiment.rounds, made["seconds"], settings_hash(job.table),
         made["fingerprint"], made["versions"]["fedcohort"],
-        f"fedcohort replicate {folder.name} --scale {scale} --cells '{cell.short(folder.paper)}'",
+        f"fedcohort replicate {folder.name} --scale {scale} --cells {quote(cell.short(folder.paper))}",
     )  # fmt: skip
     about = dict(zip((*FIRST, *LAST), map(str, told), strict=True))
     return Result(about, {key: numbers.get(key, math.nan) for key in folder.metrics})

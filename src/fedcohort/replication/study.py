@@ -15,15 +15,18 @@ STANDARD_ERROR = 2  # results alone go to standard output
 
 
 def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[Result]:
-    """The rows of a study's file as results; what names their settings is the row itself."""
+    """The rows of a study's file as results; what names their settings is the row without its time."""
     path, found, ours = where / study.file, [], version("fedcohort")
     for row in rows_of(path) if path.exists() else []:
+        seconds, data = row.pop("seconds", ""), row.get("labels", "")
         told = {
             "conditions": Template(study.conditions).safe_substitute(row),
             "method": Template(study.method).safe_substitute(row),
             "scale": scale,
             "seed": row.get("seed", "0"),
+            "seconds": seconds,
             "config": config_hash(row),
+            "data": data,
             "version": ours,
             "command": f"fedcohort replicate {folder.name}",
         }
