@@ -228,7 +228,8 @@ def bench_tables(measured: dict[str, Any]) -> Group:
         if name not in training:
             table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
             for key, value in job.items():
-                for about, number in value.items() if isinstance(value, dict) else [("", value)]:
-                    table.add_row(f"{key} {about}".replace("_", " "), f"{number:,}")
+                for about, told in value.items() if isinstance(value, dict) else [("", value)]:
+                    shown = told if isinstance(told, str) else f"{told:,}"
+                    table.add_row(f"{key} {about}".replace("_", " "), Text(shown))
             parts.append(table)
     return Group(*parts, Text(str(measured["machine"]), style="dim"))
