@@ -81,6 +81,8 @@ OPTIMISERS = {
     "nesterov": Local(lr=0.05, batch=11, momentum=0.9, nesterov=True),
     "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
+# They ask something of local steps: pulls, offsets, drifts, other logits, other sums, models of one's own.
+METHODS = ("fedprox(mu=0.5)", "scaffold", "feddyn", "fedlc", "fedrs", "fednova", "local_only")
 
 # Medians of so many, drawn from 60 measured starts, are above the factor less than once in a thousand times.
 STARTS, FACTOR = 9, 3.0
@@ -292,9 +294,9 @@ def digits(build: Callable[[], nn.Module], **local: object) -> Task:
     return Task.of(small_clients(), lambda classes: build(), local=Local(batch=9, **local), cohort=3)
 
 
-def after_rounds(task: Task, engine: ReferenceEngine | None = None) -> torch.Tensor:
+def after_rounds(task: Task, engine: ReferenceEngine | None = None, method: str = "fedavg") -> torch.Tensor:
     """All numbers that two rounds leave behind, whosever they are."""
-    state = pack(play(Method.parse("fedavg"), task, 2, engine=engine)[0])
+    state = pack(play(Method.parse(method), task, 2, engine=engine)[0])
     numbers = [state[key] for key in sorted(state) if state[key].is_floating_point()]
     return torch.cat([each.double().flatten() for each in numbers])
 
@@ -327,6 +329,25 @@ def descents(request, monkeypatch):
     monkeypatch.setattr(vector, "_program", programs(request.param))
     monkeypatch.setattr(Program, "descend", lambda *given: ended.append(descend(*given)) or ended[-1])
     return ended
+
+
+@cache
+def of_the_reference(method: str) -> tuple[Task, torch.Tensor]:
+    """What any number of lanes is compared with."""
+    task = digits(lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 9, 2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(36, 10),
+    ), lr=0.05, epochs=2)  # fmt: skip
+    return task, after_rounds(task, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rounds_of_methods_are_the_reference_engines(method, descents):
+    """What clients remember between rounds is compared, too."""
+    task, theirs = of_the_reference(method)
+    torch.testing.assert_close(after_rounds(task, PoolEngine(task), method), theirs, rtol=0, atol=1e-5)
+    assert len(descents) == 2 * 3
+    assert all(trace is not None for trace in descents)
 
 
 @pytest.mark.parametrize("bn", ["average", "local", "fresh"])

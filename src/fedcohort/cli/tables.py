@@ -215,7 +215,7 @@ def bench_tables(measured: dict[str, Any]) -> Group:
     jobs, parts = measured["jobs"], []
     columns = (
         "engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second",
-        "max_weight_difference",  # between engine and reference, after the last round
+        "first_weight_difference", "max_weight_difference",  # to the reference, after first and last round
     )  # fmt: skip
     training = {name: job for name, job in jobs.items() if "engine_ms" in job}
     if training:
