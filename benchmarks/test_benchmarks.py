@@ -16,6 +16,7 @@ import torch
 from benchmarks import against, measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
+from fedcohort.bench.measure import training
 from fedcohort.bench.task import accuracy, build_task, first_state
 from fedcohort.core.round.loop import step
 
@@ -116,6 +117,18 @@ def test_flop_of_a_step() -> None:
     job = replace(jobs.JOBS["A"], batch=1)
     forward = 2 * (784 * 200 + 200 * 200 + 200 * 10)
     assert gemm.flop(gemm.products(job)) == 3 * forward - 2 * 784 * 200
+
+
+def test_convolutions_are_held_to_no_limit() -> None:
+    told = {name: training(jobs.make(TINY[name]), 1) for name in "AB"}
+    assert told["A"].keys() - told["B"].keys() == {
+        "gemm_ms_one_core",
+        "gemm_share",
+        "gflop_per_second_one_core",
+    }
+    assert 0 < told["B"]["first_weight_difference"] < 1e-5
+    measured = [{"job": "B", "gflop_per_round": 5.0, "gflop_per_second": 50.0, "ms_per_round": 100.0}]
+    assert "GFLOP" not in tables._limit(_results() | {"gemm": measured}, "B")
 
 
 def _results(**accuracy: float) -> dict[str, Any]:

@@ -69,19 +69,25 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
         bare(number)
         times["bare"].append(time.perf_counter() - since)
     timed = {name: [1000 * t for t in taken[1:]] for name, taken in times.items()}
-    floor = limit(data, range(1, 1 + repeats))
-    cores = usable_cores()
     return {
         **{f"{name}_ms": round(statistics.median(ms), 1) for name, ms in timed.items()},
         **{f"{name}_range_ms": [round(min(ms), 1), round(max(ms), 1)] for name, ms in timed.items()},
         **ratio("bare", timed["bare"], timed["engine"]),
         **ratio("reference", timed["reference"], timed["engine"]),
-        "gemm_ms_one_core": floor["ms_per_round"],
-        "gemm_share": round(floor["ms_per_round"] / cores / statistics.median(timed["engine"]), 3),
-        "gflop_per_second_one_core": floor["gflop_per_second"],
+        **({} if data.job.convolves else beside_products(data, timed["engine"])),
         "samples_per_second": round(data.visits(1) / statistics.median(timed["engine"]) * 1000),
         "first_weight_difference": gaps[0],
         "max_weight_difference": gaps[-1],
+    }
+
+
+def beside_products(data: Data, timed: list[float]) -> dict[str, float]:
+    """Which share of these rounds' time their matrix products alone would take on all cores."""
+    floor = limit(data, range(1, 1 + len(timed)))
+    return {
+        "gemm_ms_one_core": floor["ms_per_round"],
+        "gemm_share": round(floor["ms_per_round"] / usable_cores() / statistics.median(timed), 3),
+        "gflop_per_second_one_core": floor["gflop_per_second"],
     }
 
 

@@ -222,7 +222,7 @@ def bench_tables(measured: dict[str, Any]) -> Group:
         titles = ("job", *(column.replace("_", " ") for column in columns))
         table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, title="Milliseconds a round (medians)")
         for name, job in training.items():
-            table.add_row(name, *(f"{job[column]:,}" for column in columns))
+            table.add_row(name, *(f"{job[column]:,}" if column in job else "" for column in columns))
         parts.append(table)
     for name, job in jobs.items():
         if name not in training:
