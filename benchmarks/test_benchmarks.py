@@ -6,6 +6,7 @@ Run with ``python -m pytest benchmarks``.
 import os
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from benchmarks import against, measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
-from fedcohort.bench.measure import training
+from fedcohort.bench.measure import first_uses, training
 from fedcohort.bench.task import accuracy, build_task, first_state
 from fedcohort.core.round.loop import step
 
@@ -129,6 +130,12 @@ def test_convolutions_are_held_to_no_limit() -> None:
     assert 0 < told["B"]["first_weight_difference"] < 1e-5
     measured = [{"job": "B", "gflop_per_round": 5.0, "gflop_per_second": 50.0, "ms_per_round": 100.0}]
     assert "GFLOP" not in tables._limit(_results() | {"gemm": measured}, "B")
+
+
+@pytest.mark.skipif(find_spec("llvmlite") is None, reason="fedcohort[fast] is not installed")
+def test_kernels_are_compiled_once() -> None:
+    waits = first_uses("lenet5")
+    assert waits["later"] < waits["first"] < 10
 
 
 def _results(**accuracy: float) -> dict[str, Any]:

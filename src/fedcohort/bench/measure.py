@@ -5,6 +5,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from fedcohort.util.errors import UserError
 
 TRAINING = {**JOBS, **PAPERS}
 ALL = (*TRAINING, "scale", "startup")
+COMPILED = ("lenet5", "cifar_cnn")  # whose kernels are waited for: of the usual size, and the dearest
 
 
 def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -110,7 +112,8 @@ def bare_rounds(data: Data) -> Callable[[int], None]:
 
 
 def startup(repeats: int) -> dict[str, Any]:
-    """Seconds until the command line answers, and until the library is ready to train."""
+    """Seconds until the command line answers, until the library is ready to train, and until kernels are
+    compiled."""
     calls = {
         "help_s": ["-m", "fedcohort", "--help"],
         "import_torch_s": ["-c", "import torch"],
@@ -124,7 +127,19 @@ def startup(repeats: int) -> dict[str, Any]:
                 [sys.executable, *words], check=True, capture_output=True, cwd=Path.cwd()
             )
             taken[name].append(time.perf_counter() - since)
-    return {name: round(statistics.median(seconds[1:]), 3) for name, seconds in taken.items()}
+    medians = {name: round(statistics.median(seconds[1:]), 3) for name, seconds in taken.items()}
+    return {**medians, **{f"{name}_kernels_s": waits for name in COMPILED if (waits := first_uses(name))}}
+
+
+def first_uses(model: str) -> dict[str, float]:
+    """Seconds until the kernels of a network are ready in the first process that needs them, and in the next;
+    nothing where there are none."""
+    with tempfile.TemporaryDirectory() as cache:
+        words = [sys.executable, "-m", "fedcohort.bench.first_use", model]
+        options: Any = {"check": True, "stdout": subprocess.PIPE, "text": True}
+        options |= {"env": os.environ | {"FEDCOHORT_CACHE": cache}}
+        told = [subprocess.run(words, **options).stdout for _ in range(2)]  # noqa: S603  # our own words
+    return {use: round(float(text), 2) for use, text in zip(("first", "later"), told, strict=True) if text}
 
 
 def ratio(name: str, slow: list[float], fast: list[float]) -> dict[str, Any]:

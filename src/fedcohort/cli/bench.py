@@ -20,7 +20,8 @@ def bench(
     A: 100 clients, MLP. B: 100 clients, LeNet-5. C: 1,000 small clients, MLP. E: FedEntOpt's protocol
     (LeNet-5, momentum, weight decay, changed images). P: Clust-PSI-PFL's (its network for Fashion-MNIST,
     Adam). scale: reading, diagnosing, grouping and choosing among 1,000,000 clients. startup: seconds until
-    the command line answers. gemm share: how much of its time a perceptron's matrix products alone take.
+    the command line answers and kernels are compiled. gemm share: how much of its time a perceptron's matrix
+    products alone take.
     """
     from fedcohort.bench.measure import bench as measure
     from fedcohort.cli.tables import bench_tables, messages, results
