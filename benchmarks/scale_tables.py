@@ -35,7 +35,9 @@ def scale_section(jobs: Results) -> list[str]:
         "## A million clients\n",
         f"{job['clients']:,} clients, {job['classes']} classes, cohorts of {job['cohort']:,}. One call each, "
         "in a process of its own that reads the counts from Parquet first. Seconds are what a user waits, "
-        "with whatever else the machine does; CPU seconds leave out most of that. "
+        "with whatever else the machine does; CPU seconds leave out most of that. Selections are of round 0, "
+        "with made-up losses for methods that ask clients for theirs: what it takes a million clients to "
+        "answer is not in the seconds. "
         f"`make bench-scale`, {job['started']}, load {job['machine']['load']} before.\n",
         "| step | seconds | CPU seconds | at most | met |",
         "| --- | --- | --- | --- | --- |",
