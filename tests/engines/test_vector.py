@@ -159,6 +159,15 @@ def test_steps_are_those_of_autograd(name, local, lanes):
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if not name.startswith("normed")])
+def test_a_batch_may_be_a_single_sample(name, lanes):
+    """Each, or the last of a client."""
+    for batch, size in ((1, 3), (11, 12)):
+        ours, theirs = both(name, lanes, job(name, Local(lr=0.05, batch=batch), Everything(), size))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
 def test_changed_images_are_the_same(lanes):
     augment = Augment(torch.full((3, 1, 1), 0.4), torch.tensor([0.2, 0.3, 0.5]).view(3, 1, 1))
     local = OPTIMISERS["momentum"]
