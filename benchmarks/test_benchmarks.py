@@ -185,7 +185,7 @@ def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
     """Three passes: 2, 4 and 3 times as fast, on a machine that was slower in the second."""
     pairs = [(10.0, 5.0), (40.0, 10.0), (15.0, 5.0)]
     passes = [({"cpu": old, "wall": old}, {"cpu": new, "wall": 2 * new}) for old, new in pairs]
-    lines = against.table("abc", {"B": passes, "E": passes}).splitlines()
+    lines = against.table("abc", {"B": passes, "E": passes}, {}).splitlines()
     assert lines[-2].split(" | ")[1:] == [
         "15.0",
         "5.0",
@@ -195,8 +195,11 @@ def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
         "yes |",
     ]
     assert lines[-1].endswith("| 4 | no |")
+    profiled = against.table("abc", {"E": passes}, {"E": {"compiled kernels": 0.9, "copying examples": 0.0}})
+    assert profiled.splitlines()[-1].endswith("changed images: compiled kernels 90%")
 
 
 def test_both_sides_measure_the_same_federation() -> None:
     case = replace(against.CASES["E"], samples=8, cohort=2)
     assert set(against.measure(case)) == {"wall", "cpu"}
+    assert 0 < sum(against.profile(case).values()) <= 1.01
