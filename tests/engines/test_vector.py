@@ -81,8 +81,11 @@ OPTIMISERS = {
     "nesterov": Local(lr=0.05, batch=11, momentum=0.9, nesterov=True),
     "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
-# They ask something of local steps: pulls, offsets, drifts, other logits, other sums, models of one's own.
-METHODS = ("fedprox(mu=0.5)", "scaffold", "feddyn", "fedlc", "fedrs", "fednova", "local_only")
+# They ask something of local steps: pulls, offsets, drifts, other logits or sums, models of their own.
+METHODS = (
+    "fedprox(mu=0.5)", "scaffold", "scaffold(mode='niid')", "feddyn", "fedlc", "fedrs", "fednova",
+    "local_only",
+)  # fmt: skip
 
 # Medians of so many, drawn from 60 measured starts, are above the factor less than once in a thousand times.
 STARTS, FACTOR = 9, 3.0
@@ -342,7 +345,7 @@ def descents(request, monkeypatch):
 
 @cache
 def of_the_reference(method: str) -> tuple[Task, torch.Tensor]:
-    """What any number of lanes is compared with. All clients train in both rounds, so they remember the first."""
+    """What any number of lanes is compared with. Clients train in both rounds, and remember the first."""
     build = lambda classes: nn.Sequential(  # noqa: E731
         *[nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 9, 2), nn.ReLU()],
         *[nn.Flatten(), nn.Linear(36, classes)],
