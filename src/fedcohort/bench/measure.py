@@ -135,7 +135,7 @@ def first_uses(model: str) -> dict[str, float]:
     """Seconds until the kernels of a network are ready in the first process that needs them, and in the next;
     nothing where there are none."""
     with tempfile.TemporaryDirectory() as cache:
-        words = [sys.executable, "-m", "fedcohort.bench.first_use", model]
+        words = [sys.executable, "-W", "ignore", "-m", "fedcohort.bench.first_use", model]
         options: Any = {"check": True, "stdout": subprocess.PIPE, "text": True}
         options |= {"env": os.environ | {"FEDCOHORT_CACHE": cache}}
         told = [subprocess.run(words, **options).stdout for _ in range(2)]  # noqa: S603  # our own words
