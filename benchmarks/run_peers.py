@@ -65,7 +65,7 @@ class Benchmark:
             "engine": arguments.engine,
             "started": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "jobs": {job.name: self.rounds(job) for job in self.jobs},
-            "gemm": [],  # one entry per pass and job
+            "gemm": [],  # one entry per pass and job of perceptrons
             "passes": [],  # one entry per pass, job and engine
             "profile": [],  # one entry per job: where fedcohort's time goes on one worker
             "accuracy": {},  # job: {engine: after the last round}
@@ -100,8 +100,9 @@ class Benchmark:
         """One pass: all engines one after the other, each pass starting with another one."""
         rounds = self.rounds(job)["timed"]
         options = ["--folder", str(folder), "--rounds", str(rounds)]
-        gemm = call([sys.executable, "-m", "benchmarks.gemm", *options])
-        self.results["gemm"].append({"pass": number, **gemm})
+        if not job.convolves:
+            gemm = call([sys.executable, "-m", "benchmarks.gemm", *options])
+            self.results["gemm"].append({"pass": number, **gemm})
         turn = number % len(self.runners)
         for runner in [*self.runners[turn:], *self.runners[:turn]]:
             load = os.getloadavg()[0]

@@ -8,6 +8,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from benchmarks.scale_tables import papers_section, scale_section
+from fedcohort.bench.jobs import JOBS
 
 REFERENCE = "bare"
 OWN_ORDER = ("fedcohort", "fedjax")  # engines that shuffle for themselves
@@ -205,7 +206,9 @@ def _spread(values: list[float], form: str) -> str:
 
 
 def _limit(results: Results, job: str) -> str:
-    """What the matrix products alone would take."""
+    """What a perceptron's matrix products alone would take."""
+    if JOBS[job].convolves:
+        return "Convolutions are not held to PyTorch's matrix products: compiled kernels leave some out."
     found = [entry for entry in results["gemm"] if entry["job"] == job]
     if not found:
         return "The matrix products were not measured."

@@ -6,6 +6,7 @@ Run with ``python -m pytest benchmarks``.
 import os
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from benchmarks import against, measure, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
+from fedcohort.bench.measure import first_uses, training
 from fedcohort.bench.task import accuracy, build_task, first_state
 from fedcohort.core.round.loop import step
 
@@ -118,6 +120,24 @@ def test_flop_of_a_step() -> None:
     assert gemm.flop(gemm.products(job)) == 3 * forward - 2 * 784 * 200
 
 
+def test_convolutions_are_held_to_no_limit() -> None:
+    told = {name: training(jobs.make(TINY[name]), 1) for name in "AB"}
+    assert told["A"].keys() - told["B"].keys() == {
+        "gemm_ms_one_core",
+        "gemm_share",
+        "gflop_per_second_one_core",
+    }
+    assert 0 < told["B"]["first_weight_difference"] < 1e-5
+    measured = [{"job": "B", "gflop_per_round": 5.0, "gflop_per_second": 50.0, "ms_per_round": 100.0}]
+    assert "GFLOP" not in tables._limit(_results() | {"gemm": measured}, "B")
+
+
+@pytest.mark.skipif(find_spec("llvmlite") is None, reason="fedcohort[fast] is not installed")
+def test_kernels_are_compiled_once() -> None:
+    waits = first_uses("lenet5")
+    assert waits["later"] < waits["first"] < 10
+
+
 def _results(**accuracy: float) -> dict[str, Any]:
     def entry(number: int, engine: str, ms: float) -> dict[str, Any]:
         return {
@@ -165,7 +185,7 @@ def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
     """Three passes: 2, 4 and 3 times as fast, on a machine that was slower in the second."""
     pairs = [(10.0, 5.0), (40.0, 10.0), (15.0, 5.0)]
     passes = [({"cpu": old, "wall": old}, {"cpu": new, "wall": 2 * new}) for old, new in pairs]
-    lines = against.table("abc", {"B": passes, "E": passes}).splitlines()
+    lines = against.table("abc", {"B": passes, "E": passes}, {}).splitlines()
     assert lines[-2].split(" | ")[1:] == [
         "15.0",
         "5.0",
@@ -175,8 +195,11 @@ def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
         "yes |",
     ]
     assert lines[-1].endswith("| 4 | no |")
+    profiled = against.table("abc", {"E": passes}, {"E": {"compiled kernels": 0.9, "copying examples": 0.0}})
+    assert profiled.splitlines()[-1].endswith("changed images: compiled kernels 90%")
 
 
 def test_both_sides_measure_the_same_federation() -> None:
     case = replace(against.CASES["E"], samples=8, cohort=2)
     assert set(against.measure(case)) == {"wall", "cpu"}
+    assert 0 < sum(against.profile(case).values()) <= 1.01

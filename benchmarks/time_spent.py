@@ -6,6 +6,7 @@ itself is timed without it.
 
 import json
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -43,6 +44,24 @@ def name_kernels() -> None:
     Program.run = named  # type: ignore[method-assign]
 
 
+def shares(rounds: Callable[[], object]) -> dict[str, float]:
+    """Of the time that these rounds take, what each part takes."""
+    with profile(activities=[ProfilerActivity.CPU]) as watched:
+        since = time.perf_counter()
+        rounds()
+        spent = time.perf_counter() - since
+    parts = dict.fromkeys([KERNELS, *PARTS, OTHER], 0.0)
+    for event in watched.key_averages():
+        if event.key == KERNELS:
+            parts[KERNELS] += event.self_cpu_time_total / 1e6
+        elif event.key.startswith("aten::"):
+            name = event.key.removeprefix("aten::")
+            part = next((part for part, names in PARTS.items() if name in names), OTHER)
+            parts[part] += event.self_cpu_time_total / 1e6
+    parts[PYTHON] = max(0.0, spent - sum(parts.values()))
+    return {part: round(seconds / spent, 3) for part, seconds in parts.items()}
+
+
 def main() -> None:
     arguments = read_arguments()
     torch.set_num_threads(1)
@@ -62,18 +81,7 @@ def main() -> None:
     state, _ = step(method, state, task, told, engine)
     state, plain = first_state(method, task, data), rounds()
     state = first_state(method, task, data)
-    with profile(activities=[ProfilerActivity.CPU]) as watched:
-        spent = rounds()
-    parts = dict.fromkeys([KERNELS, *PARTS, OTHER], 0.0)
-    for event in watched.key_averages():
-        if event.key == KERNELS:
-            parts[KERNELS] += event.self_cpu_time_total / 1e6
-        elif event.key.startswith("aten::"):
-            name = event.key.removeprefix("aten::")
-            part = next((part for part, names in PARTS.items() if name in names), OTHER)
-            parts[part] += event.self_cpu_time_total / 1e6
-    parts[PYTHON] = max(0.0, spent - sum(parts.values()))
-    share = {part: round(seconds / spent, 3) for part, seconds in parts.items()}
+    share = shares(rounds)
     ms = round(1000 * plain / arguments.rounds, 1)
     print(json.dumps({"job": data.job.name, "ms_per_round": ms, "share": share}))
 

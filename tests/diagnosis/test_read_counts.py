@@ -53,6 +53,15 @@ def test_clients_of_a_long_table_are_ordered_by_name(tmp_path: Path) -> None:
     assert read_counts(write(tmp_path, text), label="label").client_names == [str(k) for k in range(50)]
 
 
+def test_rows_of_a_long_table_are_no_python_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what differs is: three clients, two labels."""
+    table = write(tmp_path, "client,label\n" + "rome,ill\nparis,well\nnice,ill\n" * 100)
+    lengths, to_list = [0], pl.Series.to_list
+    monkeypatch.setattr(pl.Series, "to_list", lambda column: lengths.append(len(column)) or to_list(column))
+    assert read_counts(table, label="label").matrix.tolist() == [[100, 0], [0, 100], [100, 0]]
+    assert max(lengths) == 3
+
+
 def test_long_parquet_keeps_numbers_as_names(tmp_path: Path) -> None:
     path = tmp_path / "long.parquet"
     pl.DataFrame({"client": [7, 7, 8], "label": [True, False, True]}).write_parquet(path)

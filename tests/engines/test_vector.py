@@ -81,6 +81,11 @@ OPTIMISERS = {
     "nesterov": Local(lr=0.05, batch=11, momentum=0.9, nesterov=True),
     "adam": Local(lr=0.001, batch=11, optimiser="adam", weight_decay=0.01),
 }
+# They ask something of local steps: pulls, offsets, drifts, other logits or sums, models of their own.
+METHODS = (
+    "fedprox(mu=0.5)", "scaffold", "scaffold(mode='niid')", "feddyn", "fedlc", "fedrs", "fednova",
+    "local_only",
+)  # fmt: skip
 
 # Medians of so many, drawn from 60 measured starts, are above the factor less than once in a thousand times.
 STARTS, FACTOR = 9, 3.0
@@ -113,8 +118,8 @@ def program(name: str, lanes: int) -> Program:
 
 
 @cache
-def small_clients() -> Federation:
-    return federate(load("digits"), partitioner("dirichlet", clients=60, alpha=0.5), SplitPlan())
+def small_clients(clients: int = 60) -> Federation:
+    return federate(load("digits"), partitioner("dirichlet", clients=clients, alpha=0.5), SplitPlan())
 
 
 def job(
@@ -154,6 +159,15 @@ def test_steps_are_those_of_autograd(name, local, lanes):
     for objective in (Objective(), Everything()):
         ours, theirs = both(name, lanes, job(name, local, objective))
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=tolerance(local))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if not name.startswith("normed")])
+def test_a_batch_may_be_a_single_sample(name, lanes):
+    """Each, or the last of a client."""
+    for batch, size in ((1, 3), (11, 12)):
+        ours, theirs = both(name, lanes, job(name, Local(lr=0.05, batch=batch), Everything(), size))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -292,9 +306,9 @@ def digits(build: Callable[[], nn.Module], **local: object) -> Task:
     return Task.of(small_clients(), lambda classes: build(), local=Local(batch=9, **local), cohort=3)
 
 
-def after_rounds(task: Task, engine: ReferenceEngine | None = None) -> torch.Tensor:
+def after_rounds(task: Task, engine: ReferenceEngine | None = None, method: str = "fedavg") -> torch.Tensor:
     """All numbers that two rounds leave behind, whosever they are."""
-    state = pack(play(Method.parse("fedavg"), task, 2, engine=engine)[0])
+    state = pack(play(Method.parse(method), task, 2, engine=engine)[0])
     numbers = [state[key] for key in sorted(state) if state[key].is_floating_point()]
     return torch.cat([each.double().flatten() for each in numbers])
 
@@ -327,6 +341,26 @@ def descents(request, monkeypatch):
     monkeypatch.setattr(vector, "_program", programs(request.param))
     monkeypatch.setattr(Program, "descend", lambda *given: ended.append(descend(*given)) or ended[-1])
     return ended
+
+
+@cache
+def of_the_reference(method: str) -> tuple[Task, torch.Tensor]:
+    """What any number of lanes is compared with. Clients train in both rounds, and remember the first."""
+    build = lambda classes: nn.Sequential(  # noqa: E731
+        *[nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 9, 2), nn.ReLU()],
+        *[nn.Flatten(), nn.Linear(36, classes)],
+    )
+    task = Task.of(small_clients(3), build, local=Local(lr=0.05, batch=9, steps=6), cohort=3)
+    return task, after_rounds(task, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rounds_of_methods_are_the_reference_engines(method, descents):
+    """What clients remember between rounds is compared, too."""
+    task, theirs = of_the_reference(method)
+    torch.testing.assert_close(after_rounds(task, PoolEngine(task), method), theirs, rtol=0, atol=1e-5)
+    assert len(descents) == 2 * 3
+    assert all(trace is not None for trace in descents)
 
 
 @pytest.mark.parametrize("bn", ["average", "local", "fresh"])

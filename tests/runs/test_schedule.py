@@ -68,6 +68,19 @@ def test_time_left_is_that_of_the_member_with_the_most_to_do():
     assert schedule.seconds_left == pytest.approx(7 + 3 * 10)
 
 
+def test_swept_values_have_a_pace_of_their_own():
+    """Each is seen once. Of 10 rounds 3 are done: 7 and 70 s to go; of those that wait the longer takes 100 s
+    and starts after 7."""
+    clock, asked = Clock(), Experiment.of({"method": ["fedavg"], "rounds": 10})
+    method, seconds = asked.methods[0], {"epochs=1": 1.0, "epochs=10": 10.0}
+    swept = [Job(asked, method, seed, Path(), words) for seed in range(2) for words in seconds]
+    schedule = Schedule(swept[::2] + swept[1::2], clock)
+    schedule.size = 2
+    begun(schedule, clock, {f"fedavg, {words}": each for words, each in seconds.items()})
+    assert schedule.seconds_left == pytest.approx(107)
+    assert schedule.next().condition == "epochs=10"
+
+
 def test_runs_of_a_single_round_tell_how_long_they_took_at_their_end():
     clock = Clock()
     schedule = Schedule(jobs(["fedavg"], 3, rounds=1), clock)

@@ -1,4 +1,9 @@
-"""The least a round can cost on this machine: its matrix products at the job's own shapes, on one core."""
+"""What a perceptron's round costs if nothing but its matrix products takes time: PyTorch's, at the job's own
+shapes, on one core.
+
+Convolutions have no such limit: compiled kernels leave out what has no slope, so they may take less time than
+PyTorch's products over patches.
+"""
 
 import time
 from math import prod
@@ -7,20 +12,15 @@ import torch
 
 from fedcohort.bench.jobs import Data, Job
 
-POSITIONS = {
-    "lenet5": (28 * 28, 10 * 10),
-    "fmnist_cnn": (26 * 26, 11 * 11, 3 * 3),
-}  # of convolutions' outputs
 Shape = tuple[int, int, int]  # [m, k] @ [k, n]
 
 
 def products(job: Job) -> list[Shape]:
     """The matrix products of one step: forward, for the weights, and for the inputs of all but the first
-    layer. A convolution counts as the product over its patches."""
+    layer."""
     shapes: list[Shape] = []
-    for number, (weight, _) in enumerate(job.layers):
-        m = job.batch * (POSITIONS[job.model][number] if len(weight) == 4 else 1)
-        n, k = weight[0], prod(weight[1:])
+    for number, ((n, k), _) in enumerate(job.layers):
+        m = job.batch
         shapes += [(m, k, n), (n, m, k)] + ([(m, n, k)] if number else [])
     return shapes
 

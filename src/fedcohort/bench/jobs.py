@@ -63,6 +63,10 @@ class Job:
         ]
 
     @property
+    def convolves(self) -> bool:
+        return any(len(weight) == 4 for weight, _ in self.layers)
+
+    @property
     def folder_name(self) -> str:
         """Changes whenever the definition does, so that an old folder is never taken for a new one."""
         text = json.dumps(asdict(self), sort_keys=True)

@@ -5,6 +5,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from fedcohort.util.errors import UserError
 
 TRAINING = {**JOBS, **PAPERS}
 ALL = (*TRAINING, "scale", "startup")
+COMPILED = ("lenet5", "cifar_cnn")  # whose kernels are waited for: of the usual size, and the dearest
 
 
 def bench(jobs: list[str], repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -57,30 +59,37 @@ def training(data: Data, repeats: int) -> dict[str, Any]:
     states = {name: first_state(method, task, data) for name in engines}
     bare = bare_rounds(data)
     times: dict[str, list[float]] = {"engine": [], "reference": [], "bare": []}
+    gaps: list[float] = []  # the largest of any weight between engine and reference, after each round
     for number in range(1 + repeats):
         for name, engine in engines.items():
             since = time.perf_counter()
             states[name], _ = step(method, states[name], task, profile, engine)
             times[name].append(time.perf_counter() - since)
+        ours, theirs = (states[name].groups[0].weights.params for name in engines)
+        gaps.append(float(f"{(ours - theirs).abs().max():.2g}"))
         since = time.perf_counter()
         bare(number)
         times["bare"].append(time.perf_counter() - since)
     timed = {name: [1000 * t for t in taken[1:]] for name, taken in times.items()}
-    floor = limit(data, range(1, 1 + repeats))
-    cores = usable_cores()
-    gap = (
-        (states["engine"].groups[0].weights.params - states["reference"].groups[0].weights.params).abs().max()
-    )
     return {
         **{f"{name}_ms": round(statistics.median(ms), 1) for name, ms in timed.items()},
         **{f"{name}_range_ms": [round(min(ms), 1), round(max(ms), 1)] for name, ms in timed.items()},
         **ratio("bare", timed["bare"], timed["engine"]),
         **ratio("reference", timed["reference"], timed["engine"]),
-        "gemm_ms_one_core": floor["ms_per_round"],
-        "gemm_share": round(floor["ms_per_round"] / cores / statistics.median(timed["engine"]), 3),
-        "gflop_per_second_one_core": floor["gflop_per_second"],
+        **({} if data.job.convolves else beside_products(data, timed["engine"])),
         "samples_per_second": round(data.visits(1) / statistics.median(timed["engine"]) * 1000),
-        "max_weight_difference": float(gap),
+        "first_weight_difference": gaps[0],
+        "max_weight_difference": gaps[-1],
+    }
+
+
+def beside_products(data: Data, timed: list[float]) -> dict[str, float]:
+    """Which share of these rounds' time their matrix products alone would take on all cores."""
+    floor = limit(data, range(1, 1 + len(timed)))
+    return {
+        "gemm_ms_one_core": floor["ms_per_round"],
+        "gemm_share": round(floor["ms_per_round"] / usable_cores() / statistics.median(timed), 3),
+        "gflop_per_second_one_core": floor["gflop_per_second"],
     }
 
 
@@ -103,7 +112,8 @@ def bare_rounds(data: Data) -> Callable[[int], None]:
 
 
 def startup(repeats: int) -> dict[str, Any]:
-    """Seconds until the command line answers, and until the library is ready to train."""
+    """Seconds until the command line answers, until the library is ready to train, and until kernels are
+    compiled."""
     calls = {
         "help_s": ["-m", "fedcohort", "--help"],
         "import_torch_s": ["-c", "import torch"],
@@ -117,7 +127,19 @@ def startup(repeats: int) -> dict[str, Any]:
                 [sys.executable, *words], check=True, capture_output=True, cwd=Path.cwd()
             )
             taken[name].append(time.perf_counter() - since)
-    return {name: round(statistics.median(seconds[1:]), 3) for name, seconds in taken.items()}
+    medians = {name: round(statistics.median(seconds[1:]), 3) for name, seconds in taken.items()}
+    return {**medians, **{f"{name}_kernels_s": waits for name in COMPILED if (waits := first_uses(name))}}
+
+
+def first_uses(model: str) -> dict[str, float]:
+    """Seconds until the kernels of a network are ready in the first process that needs them, and in the next;
+    nothing where there are none."""
+    with tempfile.TemporaryDirectory() as cache:
+        words = [sys.executable, "-W", "ignore", "-m", "fedcohort.bench.first_use", model]
+        options: Any = {"check": True, "stdout": subprocess.PIPE, "text": True}
+        options |= {"env": os.environ | {"FEDCOHORT_CACHE": cache}}
+        told = [subprocess.run(words, **options).stdout for _ in range(2)]  # noqa: S603  # our own words
+    return {use: round(float(text), 2) for use, text in zip(("first", "later"), told, strict=True) if text}
 
 
 def ratio(name: str, slow: list[float], fast: list[float]) -> dict[str, Any]:

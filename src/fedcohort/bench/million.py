@@ -116,7 +116,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         WORK[work](timed("reading", read_counts, path), timed)
-    peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+    peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2)  # from KiB
     print(json.dumps({"spent": timed.spent, "peak_gb": peak}))
 
 

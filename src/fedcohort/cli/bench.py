@@ -15,12 +15,13 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds of each job, after one to warm up.")] = 7,
     as_json: AsJson = False,
 ) -> None:
-    """How fast this machine trains: the engine beside the reference, a bare PyTorch loop and the GEMM limit.
+    """How fast this machine trains: the engine beside the reference and a bare PyTorch loop.
 
     A: 100 clients, MLP. B: 100 clients, LeNet-5. C: 1,000 small clients, MLP. E: FedEntOpt's protocol
     (LeNet-5, momentum, weight decay, changed images). P: Clust-PSI-PFL's (its network for Fashion-MNIST,
     Adam). scale: reading, diagnosing, grouping and choosing among 1,000,000 clients. startup: seconds until
-    the command line answers.
+    the command line answers and kernels are compiled. gemm share: how much of its time a perceptron's matrix
+    products alone take.
     """
     from fedcohort.bench.measure import bench as measure
     from fedcohort.cli.tables import bench_tables, messages, results

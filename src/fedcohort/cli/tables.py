@@ -215,20 +215,21 @@ def bench_tables(measured: dict[str, Any]) -> Group:
     jobs, parts = measured["jobs"], []
     columns = (
         "engine_ms", "reference_ms", "bare_ms", "ratio_bare", "gemm_share", "samples_per_second",
-        "max_weight_difference",  # between engine and reference, after the last round
+        "first_weight_difference", "max_weight_difference",  # to the reference, after first and last round
     )  # fmt: skip
     training = {name: job for name, job in jobs.items() if "engine_ms" in job}
     if training:
         titles = ("job", *(column.replace("_", " ") for column in columns))
         table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, title="Milliseconds a round (medians)")
         for name, job in training.items():
-            table.add_row(name, *(f"{job[column]:,}" for column in columns))
+            table.add_row(name, *(f"{job[column]:,}" if column in job else "" for column in columns))
         parts.append(table)
     for name, job in jobs.items():
         if name not in training:
             table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
             for key, value in job.items():
-                for about, number in value.items() if isinstance(value, dict) else [("", value)]:
-                    table.add_row(f"{key} {about}".replace("_", " "), f"{number:,}")
+                for about, told in value.items() if isinstance(value, dict) else [("", value)]:
+                    shown = told if isinstance(told, str) else f"{told:,}"
+                    table.add_row(f"{key} {about}".replace("_", " "), Text(shown))
             parts.append(table)
     return Group(*parts, Text(str(measured["machine"]), style="dim"))

@@ -114,13 +114,19 @@ def label_column(frame: "pl.DataFrame", name: str, cure: str = REMOVE) -> np.nda
     numbers = as_numbers(column)
     if numbers is not None:
         return numbers
-    _refuse_long(column)
-    return np.array(column.to_list(), dtype=str)
+    names, rows = different(column)
+    return names[rows]
 
 
 def client_column(frame: "pl.DataFrame", name: str | None, cure: str = REMOVE) -> np.ndarray | None:
     """Each row's client, if a column names it."""
     return None if name is None else as_names(_complete(frame, name, "client", cure))
+
+
+def client_numbers(frame: "pl.DataFrame", name: str) -> tuple[list[str], np.ndarray]:
+    """Which clients a column names, and which of them is each row's."""
+    names, rows = different(_as_codes(_complete(frame, name, "client", REMOVE)))
+    return names.tolist(), rows
 
 
 def _complete(frame: "pl.DataFrame", name: str, option: str, cure: str) -> "pl.Series":
@@ -232,17 +238,26 @@ def row_order(frame: "pl.DataFrame", *columns: str | None) -> np.ndarray:
 
 def as_words(column: "pl.Series") -> list[str]:
     """Each cell as text, empty where missing; the code 3.0 of one file is the code 3 of another."""
-    import polars as pl
-
-    _refuse_odd(column)
-    column = column.alias(PLAIN)
-    return column.cast(pl.String).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").to_list()
+    return _as_codes(column).to_list()
 
 
 def as_names(column: "pl.Series") -> np.ndarray:
     """The same as an array."""
+    names, rows = different(_as_codes(column))
+    return names[rows]
+
+
+def _as_codes(column: "pl.Series") -> "pl.Series":
+    return _as_texts(column).fill_null("").str.replace(r"^(-?\d+)\.0+$", "$1").alias(column.name)
+
+
+def different(column: "pl.Series") -> tuple[np.ndarray, np.ndarray]:
+    """The words that a column holds, and which of them is in each row: no Python object for a row."""
     _refuse_long(column)
-    return np.array(as_words(column), dtype=str)
+    cells = column.alias(PLAIN).to_frame()
+    words = cells.unique(maintain_order=True).with_row_index("number")
+    rows = cells.join(words, on=PLAIN, how="left", maintain_order="left")["number"]
+    return np.array(words[PLAIN].to_list(), dtype=str), rows.to_numpy()
 
 
 def _refuse_long(column: "pl.Series") -> None:

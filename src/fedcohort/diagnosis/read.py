@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcohort.data.columns import client_column, label_column
+from fedcohort.data.columns import client_numbers, label_column
 from fedcohort.data.labels import encode_labels, refuse_amounts
 from fedcohort.data.locate import Places, user_path
 from fedcohort.data.survey import roles
@@ -248,11 +248,9 @@ def _long(path: Path, client: str | None, label: str, single: bool) -> Counts:
     labels = label_column(frame, label)
     refuse_amounts(labels, label, AMOUNTS.format(label))
     codes, _, classes = encode_labels(labels)
-    owners = np.asarray(client_column(frame, client)).tolist()
-    clients = list(dict.fromkeys(owners))
-    row_of = {name: row for row, name in enumerate(clients)}
+    clients, owners = client_numbers(frame, client)
     shape = len(clients), len(classes)
-    cell = np.array([row_of[name] for name in owners]) * len(classes) + codes.numpy()
+    cell = owners * np.int64(len(classes)) + codes.numpy()
     matrix = np.bincount(cell, minlength=len(clients) * len(classes)).reshape(shape).astype(np.int64)
     matrix, names = _by_name(matrix, safe_names(clients))
     return Counts(matrix, names, list(classes))

@@ -55,7 +55,8 @@ class Means:
         if device not in kind.tried_on:
             warnings.warn(
                 f"the engine '{name}' runs on {device}, where its authors have never run it: compare a few "
-                "rounds with run.device = 'cpu' before you trust it",
+                "rounds with run.device = 'cpu' before you trust it. BatchNorm, dropout, changed images and "
+                "evaluation stay on the CPU",
                 RuntimeWarning,
                 stacklevel=2,
             )

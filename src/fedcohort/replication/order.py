@@ -51,9 +51,6 @@ class InOrder(Schedule):
     def _first(self) -> Job:
         return self.waiting[0]
 
-    def _alike(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        return ("kind", job.title), *super()._alike(job)
-
     def _pace(self, job: Job, paces: Paces) -> float:
         """By runs of the same kind that were seen here or, before there are any, by a probe: it had all cores
         to itself."""

@@ -1,7 +1,8 @@
 """Which run goes next, and how long all of them will still take.
 
 The longest go first, so that nobody is left alone with one at the end. How long a run takes is seen from runs
-of the same method, and methods that nobody has seen go before all others.
+of the same method with the same swept values or, before there are any, with others. What nobody has seen goes
+before all others.
 """
 
 import heapq
@@ -93,9 +94,14 @@ class Schedule:
         return chosen
 
     def _first(self) -> "Job":
-        """Of those that wait one of a method that nobody has seen, or else the longest."""
-        seen, paces = {begun.job.method.title for begun in self.begun.values()}, self._paces()
-        return max(self.waiting, key=lambda job: (job.method.title not in seen, self._left(job, paces)))
+        """Of those that wait one of a method or of a kind that nobody has seen, or else the longest."""
+        seen = {alike for begun in self.begun.values() for alike in self._alike(begun.job)}
+        paces = self._paces()
+
+        def urgency(job: "Job") -> tuple[list[bool], float]:
+            return [alike not in seen for alike in reversed(self._alike(job))], self._left(job, paces)
+
+        return max(self.waiting, key=urgency)
 
     def again(self, job: "Job") -> None:
         """Somebody else has to go on with it."""
@@ -128,8 +134,8 @@ class Schedule:
         return next((paces[alike] for alike in self._alike(job) if alike in paces), 0.0)
 
     def _alike(self, job: "Job") -> tuple[tuple[str, ...], ...]:
-        """By whose runs its pace is judged: its method's and, before there are any, all."""
-        return ("method", job.method.title), ()
+        """By whose runs its pace is judged: those of its kind, before there are any its method's, or all."""
+        return ("kind", job.title), ("method", job.method.title), ()
 
     def _paces(self) -> Paces:
         """Of what was seen so far; each run is looked at once, however many there are."""

@@ -23,7 +23,7 @@ from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
 FEWEST = 8  # numbers of a channel in a batch, below which BatchNorm makes too much of their rounding
-PATIENCE = 1.0  # seconds of compiling, after which a word is said; most networks take less
+PATIENCE = 1.0  # seconds of writing and compiling, after which a word is said; most networks take less
 
 
 class Program:
@@ -32,10 +32,10 @@ class Program:
     def __init__(self, chain: Chain, shape: tuple[int, ...], lanes: int) -> None:
         self.layout = Layout(chain, shape, lanes)
         writer = Writer(self.layout)
-        writer.write()
-        self.once, self.each, self.drawn = writer.scratch.once, writer.scratch.each, writer.drawn
-        with told_after(PATIENCE, "compiling kernels for this network, which takes a few seconds, once"):
+        with told_after(PATIENCE, "compiling kernels for this network: a few seconds, the first time"):
+            writer.write()
             self.machine = compiled(str(writer.code.module), lanes)
+        self.once, self.each, self.drawn = writer.scratch.once, writer.scratch.each, writer.drawn
         kinds = {INT: ctypes.c_int64, REAL: ctypes.c_float}
         takes: list[Any] = [*[ctypes.c_void_p] * len(ARRAYS), *(kinds[kind] for kind in NUMBERS.values())]
         self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))
