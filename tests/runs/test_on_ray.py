@@ -15,16 +15,19 @@ from typing import Any
 
 import pytest
 import tomli_w
+import torch
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
-from fedcohort.engines.ray import RayEngine
+from fedcohort.engines.ray import SMALL, RayEngine, _shared
 from fedcohort.runs import ray_workers
 from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
+from fedcohort.runs.schedule import Schedule
+from fedcohort.runs.telling import Listener
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
 from fedcohort.util.errors import UserError
@@ -175,6 +178,34 @@ def test_other_versions_are_refused():
     theirs = {**clusters.versions(), "fedcohort": "0.0.1"}
     with pytest.raises(UserError, match=r"fedcohort is .* here and 0\.0\.1 on 10\.0\.0\.7: install the same"):
         clusters.refuse_other_versions("10.0.0.7", theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("OutOfMemoryError", "too little memory: no room for 7 bytes"),
+        ("ObjectStoreFullError", "too little memory: no room for 7 bytes"),
+        ("OutOfDiskError", "a full disk: no room for 7 bytes"),
+    ],
+)
+def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatch):
+    """Whoever notices: who listens, who sends a model to several machines, and who sends data to runs."""
+    import ray
+
+    def full(*about: Any) -> None:
+        raise getattr(ray.exceptions, kind)("no room for 7 bytes")
+
+    for name in ("get", "put"):
+        monkeypatch.setattr(ray, name, full)
+    plan, runners = prepare(asked("local"), tmp_path), object.__new__(ray_workers.RayPool)
+    runners.members = [ray_workers.Member("10.0.0.1", None, Listener(Silent()))]
+    for sends in (
+        lambda: heard([]),
+        lambda: _shared([[torch.zeros(SMALL)]], {0: 2}),
+        lambda: runners.carry_out(Schedule(plan.jobs), plan.home, sent=True),
+    ):
+        with pytest.raises(UserError, match=said):
+            sends()
 
 
 def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):

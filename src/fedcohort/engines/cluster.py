@@ -139,6 +139,20 @@ def _tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
+@contextmanager
+def room() -> Iterator[None]:
+    """A machine that has none left for what it is sent, or sends, is one sentence."""
+    from ray import exceptions
+
+    try:
+        yield
+    except (exceptions.OutOfMemoryError, exceptions.ObjectStoreFullError) as error:
+        raise UserError(f"a machine of the cluster has too little memory: {_first_line(error)}") from None
+    except exceptions.OutOfDiskError as error:
+        raise UserError(f"a machine of the cluster has a full disk: {_first_line(error)}") from None
+
+
+@room()
 def heard(calls: Sequence[Any]) -> list[Any]:
     """What was answered. LostError for who is gone; what went wrong there goes wrong here."""
     from ray import exceptions
@@ -153,8 +167,6 @@ def heard(calls: Sequence[Any]) -> list[Any]:
             raise _missing(cause.name or "a module") from None
         cause.add_note(str(error))
         raise cause from None
-    except (exceptions.OutOfMemoryError, exceptions.ObjectStoreFullError) as error:
-        raise UserError(f"a machine of the cluster has too little memory: {_first_line(error)}") from None
     except (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError) as error:
         if "ModuleNotFoundError" in str(error):
             raise _missing(str(error).rpartition("No module named ")[2].strip().strip("'")) from None

@@ -26,7 +26,7 @@ from fedcohort.core.round.merge import merged_task
 from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
-from fedcohort.engines.cluster import Cluster, LostError, Machine, heard
+from fedcohort.engines.cluster import Cluster, LostError, Machine, heard, room
 from fedcohort.engines.host import Kept, ShardAnswer, ShardOrder, Work
 from fedcohort.engines.shards import Shards, Sums, climb, share_out
 from fedcohort.models.flat import Weights
@@ -229,6 +229,7 @@ class RayEngine:
                 where |= {shard: holder[shard] for shard in asked if shard not in left}
         return told
 
+    @room()
     def _try(self, question: Question, asked: Mapping[int, Any]) -> tuple[list[Any], dict[int, Any]]:
         """What was answered, and what has to be asked again because a machine was lost."""
         calls, (what, facts, models, _) = {}, question
@@ -288,6 +289,7 @@ class RayEngine:
         clients = self.shards.clients(shard)
         return float(self.task.federation.sizes[0, clients].sum()) + len(clients)
 
+    @room()
     def _hold(self, wanted: Mapping[int, Machine]) -> None:
         """Gives machines their shards, one at a time to each, so that little is under way at once."""
         self.holder |= wanted
@@ -336,6 +338,7 @@ class RayEngine:
                 )
 
 
+@room()
 def _shared(models: Sequence[Any], machines: Mapping[int, int]) -> list[Any]:
     """What goes to several machines is written down once, if it is large."""
     import ray

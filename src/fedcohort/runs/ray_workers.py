@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedcohort.engines import pool
-from fedcohort.engines.cluster import Cluster, LostError, heard, placed, refuse_other_versions, speak
+from fedcohort.engines.cluster import Cluster, LostError, heard, placed, refuse_other_versions, room, speak
 from fedcohort.engines.host import read_here, versions
 from fedcohort.runs.processes import shares
 from fedcohort.runs.schedule import Schedule
@@ -94,6 +94,7 @@ class RayPool:
         for member in self.members:
             refuse_other_versions(member.address, heard([member.actor.about.remote()])[0])
 
+    @room()
     def carry_out(self, schedule: Schedule, home: Path, sent: bool) -> None:
         """All runs that wait; the first that fails ends the others too. Their data are ``sent``, or read by
         each machine."""
