@@ -1,5 +1,6 @@
 """A comparison on a real Ray cluster: a private one of one machine, and one of three on loopback."""
 
+import itertools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -354,6 +356,47 @@ def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
     alone, _ = compare(near, tmp_path, Silent())
     assert victims
     assert tables(home) == tables(alone)
+
+
+@pytest.mark.deploy
+def test_a_machine_killed_while_processes_start_there_is_left_out(whole, tmp_path, monkeypatch):
+    victims: list[str] = []
+
+    def too_late(kind: type, node: str, *about: Any) -> Any:
+        if not victims and node != _here():
+            victims.append(node)
+            without(whole, node)
+        return clusters.placed(kind, node, *about)
+
+    monkeypatch.setattr(ray_workers, "placed", too_late)
+    methods = {"method": ["fedavg", "scaffold", "fedprox"]}
+    home, _ = compare(asked(whole.address, **methods), tmp_path / "far", Silent())
+    alone, _ = compare(asked("", **methods), tmp_path / "near", Silent())
+    assert victims
+    assert tables(home) == tables(alone)
+
+
+def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):
+    """Of four on two machines one answers, and then none does: that is said."""
+    numbers, about = itertools.count(), {"NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 2.0}}
+
+    def placed(*about: Any) -> Any:
+        number = next(numbers)
+        return SimpleNamespace(about=SimpleNamespace(remote=lambda: number))
+
+    def heard(calls: list[int]) -> list[Any]:
+        if calls == [2]:
+            return [clusters.versions()]
+        raise clusters.LostError
+
+    monkeypatch.setattr(ray_workers, "placed", placed)
+    monkeypatch.setattr(ray_workers, "heard", heard)
+    cluster: Any = SimpleNamespace(nodes=lambda: [{**about, "NodeID": "a"}, {**about, "NodeID": "b"}])
+    one, none = (ray_workers.RayPool(cluster, 4, Silent()) for _ in range(2))
+    assert [member.actor.about.remote() for member in one.members] == [2]
+    plan = prepare(asked("local"), tmp_path)
+    with pytest.raises(UserError, match="no machine of the Ray cluster is left"):
+        none.carry_out(Schedule(plan.jobs), plan.home, sent=True)
 
 
 @pytest.mark.deploy

@@ -79,10 +79,7 @@ class Cluster:
                 continue
             self.machines.append(machine)
         if not self.machines:
-            raise UserError(
-                "no machine of the Ray cluster is left: start it again, then continue with "
-                "'fedcohort run --resume'"
-            )
+            raise nobody_left()
         return self.machines
 
     def lose(self, machine: Machine) -> None:
@@ -95,6 +92,12 @@ class Cluster:
         self.hired[name] = self.hired.get(name, 0) + 1
         memory = float(node["Resources"].get("memory", 0))
         return Machine(name, node["NodeManagerAddress"], cores, memory, placed(RayHost, name, cores))
+
+
+def nobody_left() -> UserError:
+    return UserError(
+        "no machine of the Ray cluster is left: start it again, then continue with 'fedcohort run --resume'"
+    )
 
 
 def placed(kind: type, node: str, *arguments: Any) -> Any:
@@ -167,7 +170,12 @@ def heard(calls: Sequence[Any]) -> list[Any]:
             raise _missing(cause.name or "a module") from None
         cause.add_note(str(error))
         raise cause from None
-    except (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError) as error:
+    except (
+        exceptions.RayActorError,
+        exceptions.ActorUnschedulableError,  # its machine was gone before it began
+        exceptions.ObjectLostError,
+        exceptions.NodeDiedError,
+    ) as error:
         if "ModuleNotFoundError" in str(error):
             raise _missing(str(error).rpartition("No module named ")[2].strip().strip("'")) from None
         raise LostError(_first_line(error)) from None

@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedcohort.engines import pool
-from fedcohort.engines.cluster import Cluster, LostError, heard, placed, refuse_other_versions, room, speak
+from fedcohort.engines.cluster import (
+    Cluster,
+    LostError,
+    heard,
+    nobody_left,
+    placed,
+    refuse_other_versions,
+    room,
+    speak,
+)
 from fedcohort.engines.host import read_here, versions
 from fedcohort.runs.processes import shares
 from fedcohort.runs.schedule import Schedule
@@ -91,8 +100,11 @@ class RayPool:
             for cores in shares(int(node["Resources"]["CPU"]), many) if many else ():
                 actor = placed(Runner, node["NodeID"], cores)
                 self.members.append(Member(node["NodeManagerAddress"], actor, Listener(watcher)))
-        for member in self.members:
-            refuse_other_versions(member.address, heard([member.actor.about.remote()])[0])
+        for member in list(self.members):
+            try:
+                refuse_other_versions(member.address, heard([member.actor.about.remote()])[0])
+            except LostError:
+                self.members.remove(member)
 
     @room()
     def carry_out(self, schedule: Schedule, home: Path, sent: bool) -> None:
@@ -115,10 +127,7 @@ class RayPool:
                         member.actor.start.remote(there, own, sign, files)
                         news[member.actor.news.remote()] = member
                 if not self.members:
-                    raise UserError(
-                        "no machine of the Ray cluster is left: start it again, then continue with "
-                        "'fedcohort run --resume'"
-                    )
+                    raise nobody_left()
                 for call in ray.wait(list(news))[0]:
                     member = news.pop(call)
                     try:
