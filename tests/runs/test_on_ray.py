@@ -23,6 +23,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
+from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.ray import SMALL, RayEngine, _shared
 from fedcohort.runs import ray_workers
 from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
@@ -200,7 +201,9 @@ def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatc
     for name in ("get", "put"):
         monkeypatch.setattr(ray, name, full)
     plan, runners = prepare(asked("local"), tmp_path), object.__new__(ray_workers.RayPool)
-    runners.members = [ray_workers.Member("10.0.0.1", None, Listener(Silent()))]
+    runners.members = [
+        ray_workers.Member({"NodeID": "a", "Resources": {"CPU": 1}}, 1, None, Listener(Silent()))
+    ]
     for sends in (
         lambda: heard([]),
         lambda: _shared([[torch.zeros(SMALL)]], {0: 2}),
@@ -374,6 +377,35 @@ def test_a_machine_killed_while_processes_start_there_is_left_out(whole, tmp_pat
     alone, _ = compare(asked("", **methods), tmp_path / "near", Silent())
     assert victims
     assert tables(home) == tables(alone)
+
+
+def test_who_is_left_on_a_machine_gets_the_cores_of_those_who_are_done(monkeypatch):
+    """Of three on a machine of four cores, and one on another; who gets a run again gets its share back."""
+    told: list[tuple[str, int]] = []
+
+    def member(name: str, cores: int) -> ray_workers.Member:
+        actor = SimpleNamespace(use=SimpleNamespace(remote=lambda cores: told.append((name, cores))))
+        about = {"NodeID": name[0], "Resources": {"CPU": 4.0 if name[0] == "a" else 1.0}}
+        job: Any = "a run"
+        return ray_workers.Member(about, cores, actor, Listener(Silent()), job)
+
+    def after(*done: bool) -> list[tuple[str, int]]:
+        told.clear()
+        for each, is_done in zip(pool.members, done, strict=True):
+            each.job = None if is_done else "a run"
+        pool._spread()
+        return list(told)
+
+    pool = object.__new__(ray_workers.RayPool)
+    pool.members = [member("a1", 2), member("a2", 1), member("a3", 1), member("b1", 1)]
+    assert after(False, False, False, False) == []
+    assert after(True, False, False, False) == [("a2", 2), ("a3", 2)]
+    assert after(True, False, True, True) == [("a2", 4)]
+    assert after(True, True, True, True) == []
+    assert after(False, False, False, True) == [("a2", 1), ("a3", 1)]
+    monkeypatch.setattr("fedcohort.engines.pool.CORES", 1)
+    object.__new__(ray_workers.Runner).use(3)
+    assert PoolEngine(tiny_task()).pool._max_workers == 3
 
 
 def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):

@@ -23,7 +23,6 @@ def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
     with connected(means.ray) as cluster:
         if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
             with RayPool(cluster, len(schedule.waiting), watcher) as pool:
-                schedule.size = len(pool.members)
                 pool.carry_out(schedule, plan.home, sent)
             return
         while schedule.waiting:
