@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
 from fedcohort.engines.cluster import Cluster, connected, heard
+from fedcohort.engines.host import VECTORS
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.ray import SMALL, RayEngine, _shared
 from fedcohort.runs import ray_workers
@@ -177,10 +179,25 @@ def test_what_ray_says_is_put_in_a_sentence(words, said):
         raise clusters._refused("h:1", words)
 
 
-def test_other_versions_are_refused():
-    theirs = {**clusters.versions(), "fedcohort": "0.0.1"}
-    with pytest.raises(UserError, match=r"fedcohort is .* here and 0\.0\.1 on 10\.0\.0\.7: install the same"):
+@pytest.mark.parametrize(("what", "theirs"), [("fedcohort", "0.0.1"), ("llvmlite", "missing")])
+def test_other_versions_are_refused(what, theirs):
+    with pytest.raises(UserError, match=rf"{what} is .* here and {theirs} on 10\.0\.0\.7: install the same"):
+        clusters.refuse_other_versions("10.0.0.7", {**clusters.versions(), what: theirs})
+
+
+def test_other_processors_are_told_of():
+    theirs = {**clusters.versions(), VECTORS: "abacus"}
+    with pytest.warns(RuntimeWarning, match=r"here and abacus on 10\.0\.0\.7: results depend"):
         clusters.refuse_other_versions("10.0.0.7", theirs)
+
+
+def test_without_the_compiler_that_is_said(monkeypatch):
+    monkeypatch.setattr("fedcohort.engines.host.version", _not_found)
+    assert clusters.versions()["llvmlite"] == "missing"
+
+
+def _not_found(package: str) -> str:
+    raise PackageNotFoundError(package)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedcohort.engines.host import Host, versions
+from fedcohort.engines.host import VECTORS, Host, versions
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 
@@ -118,13 +119,16 @@ class RayHost(Host):
 
 
 def refuse_other_versions(address: str, theirs: dict[str, str]) -> None:
-    """A machine that has not what we have."""
+    """A machine that has not what we have; another processor is only told of, nobody can install it."""
     for what, ours in versions().items():
-        if theirs[what] != ours:
-            raise UserError(
-                f"{what} is {ours} here and {theirs[what]} on {address}: install the same on all machines of "
-                "the cluster"
-            )
+        if theirs[what] == ours:
+            continue
+        apart = f"{what} is {ours} here and {theirs[what]} on {address}"
+        if what != VECTORS:
+            raise UserError(f"{apart}: install the same on all machines of the cluster")
+        warnings.warn(
+            f"{apart}: results depend, within rounding, on who computes what", RuntimeWarning, stacklevel=2
+        )
 
 
 def speak() -> None:
