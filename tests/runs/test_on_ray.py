@@ -10,7 +10,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ from fedcohort.engines.cluster import Cluster, connected, heard
 from fedcohort.engines.host import VECTORS
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.ray import SMALL, RayEngine, _shared
-from fedcohort.runs import ray_workers
+from fedcohort.runs import on_ray, ray_workers
 from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
@@ -228,6 +229,17 @@ def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatc
     ):
         with pytest.raises(UserError, match=said):
             sends()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("engine", "reference"), ("device", "cuda")])
+def test_spread_clients_have_no_other_engine(setting, value, tmp_path, monkeypatch):
+    """Nobody is trained by another than was asked for."""
+    monkeypatch.setattr(on_ray, "connected", lambda _: nullcontext(SimpleNamespace(nodes=lambda: "abc")))
+    plan = prepare(asked("local"), tmp_path)
+    means = replace(plan.experiment.means, **{setting: value})
+    plan = replace(plan, experiment=replace(plan.experiment, means=means))
+    with pytest.raises(UserError, match=f"run.{setting} = '{value}': with so few runs"):
+        carry_out(plan, Silent())
 
 
 def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
