@@ -24,7 +24,7 @@ import torch
 from fedcohort.cli.progress import Silent
 from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
-from fedcohort.engines.cluster import Cluster, connected, heard
+from fedcohort.engines.cluster import Cluster, Machine, connected, heard
 from fedcohort.engines.host import VECTORS
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.ray import SMALL, RayEngine, _shared
@@ -295,11 +295,16 @@ def whole(three: Any) -> Iterator[Any]:
 
 
 @pytest.mark.deploy
-def test_every_method_agrees_on_three_machines(three):
+def test_every_method_agrees_on_three_machines(three, monkeypatch):
+    """All hold clients, and get models through Ray's store."""
+    monkeypatch.setattr("fedcohort.engines.shards.TOGETHER", 1)
+    monkeypatch.setattr("fedcohort.engines.ray.SMALL", 0)
     with connected(three.address) as cluster:
         for text in EVERYTHING:
             method, task = Method.parse(text), tiny_task()
-            state = play(method, task, 2, engine=RayEngine(task.for_method(method), cluster))[0]
+            engine = RayEngine(task.for_method(method), cluster)
+            assert len({*engine.holder.values()}) == (1 if method.pooled else 3), text
+            state = play(method, task, 2, engine=engine)[0]
             for ours, theirs in zip(state.groups, history(method)[2].groups, strict=True):
                 gap = float((ours.weights.params - theirs.weights.params).abs().max())
                 assert gap < 1e-5, text
@@ -462,10 +467,23 @@ def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):
 
 @pytest.mark.deploy
 @pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
-def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path):
+def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path, monkeypatch):
     """Of one run with its clients on all machines, and of runs on all machines."""
-    table = {**ASKED, "method": methods, "rounds": 300, "evaluate": {"on": "test"}}
+    many = {
+        "cohort": 24,
+        "data": {**ASKED["data"], "samples": 900},
+        "partition": {**ASKED["partition"], "clients": 30},
+    }
+    table = {**ASKED, **many, "method": methods, "rounds": 300, "evaluate": {"on": "test"}}
+    holders, hold = set[str](), RayEngine._hold
+
+    def noted(self: RayEngine, wanted: dict[int, Machine]) -> None:
+        holders.update(machine.node for machine in wanted.values())
+        hold(self, wanted)
+
+    monkeypatch.setattr(RayEngine, "_hold", noted)
     whole, _ = compare(Experiment.of({**table, "run": {"ray": three.address}}), tmp_path / "whole", Silent())
+    assert len(holders) == (3 if len(methods) == 1 else 0)
     (tmp_path / "far.toml").write_text(tomli_w.dumps(table))
     words = [
         sys.executable,
