@@ -29,7 +29,7 @@ from fedcohort.engines.host import VECTORS
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.ray import SMALL, RayEngine, _shared
 from fedcohort.runs import on_ray, ray_workers
-from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
+from fedcohort.runs.comparison import carry_out, compare, prepare, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
 from fedcohort.runs.schedule import Schedule
@@ -526,18 +526,37 @@ def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path, mon
     assert tables(home) == tables(whole)
 
 
+def a_table(folder: Path) -> dict[str, str]:
+    """Data that can be read again."""
+    (folder / "data.csv").write_text("a,b,label\n" + "\n".join(f"{n},{n % 3},{n % 2}" for n in range(80)))
+    return {"source": "table", "path": str(folder / "data.csv"), "label": "label"}
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
+def test_data_that_machines_read_themselves_are_the_same(methods, three, tmp_path, monkeypatch):
+    """For clients of one run on all machines, and for runs, whose tables are the same bytes."""
+    monkeypatch.setattr("fedcohort.engines.shards.TOGETHER", 1)
+    table = {**ASKED, "method": methods, "data": a_table(tmp_path)}
+    means = {"ray": three.address, "data": "read"}
+    home, far = compare(Experiment.of({**table, "run": means}), tmp_path / "far", Silent())
+    alone, near = compare(Experiment.of(table), tmp_path / "near", Silent())
+    for ours, theirs in zip(far, near, strict=True):
+        assert ours.metrics == pytest.approx(theirs.metrics, abs=1e-5)
+    assert len(methods) == 1 or tables(home) == tables(alone)
+
+
 @pytest.mark.deploy
 def test_data_that_a_machine_cannot_read_are_named_with_it(three, tmp_path):
     """It is asked to read them itself, from where they were when the comparison was asked for."""
-    (tmp_path / "data.csv").write_text("a,b,label\n" + "\n".join(f"{n},{n % 3},{n % 2}" for n in range(80)))
-    data = {"source": "table", "path": str(tmp_path / "data.csv"), "label": "label"}
+    data = a_table(tmp_path)
     experiment = Experiment.of({**ASKED, "data": data, "run": {"ray": three.address, "data": "read"}})
     plan = prepare(experiment, tmp_path)
     (tmp_path / "data.csv").rename(tmp_path / "gone.csv")
     with pytest.raises(UserError, match=r"on .*data\.csv.*: put the data at the same path on all machines"):
         carry_out(plan, Silent())
     (tmp_path / "gone.csv").rename(tmp_path / "data.csv")
-    resume(plan.home, Silent())
+    carry_out(plan, Silent())
 
 
 @pytest.mark.deploy

@@ -328,13 +328,17 @@ class RayEngine:
     def _refuse_too_little_memory(self) -> None:
         data = (self.base or self).task.data
         example = data.train.x[:1].nbytes + data.train.y[:1].nbytes
+        whole, what, cure = 0, "its clients' data take", "add machines, or memory (ray start --memory)"
+        if self.read is not None:  # everybody's data are there until a machine has taken its own
+            whole, what = int(data.sizes.sum()), "reading all clients' data takes"
+            cure = "add memory (ray start --memory), or let data be sent (run.data = 'sent')"
         for machine, shards in self._holders(self.holder).items():
             clients = torch.cat([self.shards.clients(shard) for shard in shards])
-            need = int(data.sizes[:, clients].sum()) * example
+            need = (whole + int(data.sizes[:, clients].sum())) * example
             if machine.memory and need > machine.memory:
                 raise UserError(
-                    f"{machine.address} has {machine.memory / GB:.2g} GB of memory for Ray, and its clients' "
-                    f"data take {need / GB:.2g} GB: add machines, or memory (ray start --memory)"
+                    f"{machine.address} has {machine.memory / GB:.2g} GB of memory for Ray, and {what} "
+                    f"{need / GB:.2g} GB: {cure}"
                 )
 
 
