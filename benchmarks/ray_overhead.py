@@ -246,7 +246,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("RAY.md"))
     asked = parser.parse_args()
-    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
+    nowhere = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:1"}  # or Ray tells that it tells nothing
+    os.environ.update({**clusters.QUIET, **nowhere, clusters.SEVERAL: "0"})
     asked.out.write_text(page(measure(asked.turns), asked.turns), encoding="utf-8")
 
 

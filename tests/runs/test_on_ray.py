@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -78,12 +79,40 @@ def listening(pids: set[int]) -> set[str]:
     return found
 
 
+def pages(pids: set[int]) -> list[str]:
+    """Command lines of dashboards among these processes; Ray starts one without pages all the same."""
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in pids if is_alive(pid)]
+    return [line for path in lines if "dashboard.py" in (line := path.read_text())]
+
+
+def left_of(pids: set[int]) -> set[int]:
+    """Those that have not ended after a while."""
+    deadline = time.monotonic() + 20
+    while (left := {pid for pid in pids if is_alive(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+@pytest.fixture
+def rays_makers(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Where Ray would report its use, after a second."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.setblocking(False)
+        monkeypatch.setenv("RAY_USAGE_STATS_REPORT_URL", f"http://127.0.0.1:{door.getsockname()[1]}")
+        monkeypatch.setenv("RAY_USAGE_STATS_REPORT_INTERVAL_S", "1")
+        yield door
+
+
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    """One run, whose clients it holds. Meanwhile it listens to this machine only."""
+def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(
+    tmp_path, monkeypatch, rays_makers
+):
+    """One run, whose clients it holds. Meanwhile it listens to this machine only, shows no pages and tells
+    nobody of itself."""
     before, started, seen, folders = descendants(), set[int](), set[str](), list[str]()
+    shown: list[str] = []
     make = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: folders.append(make(**how)) or folders[-1])
     staff = Cluster.staff
@@ -92,6 +121,7 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
         machines = staff(self)
         started.update(descendants() - before)
         seen.update(listening(started))
+        shown.extend(pages(started))
         return machines
 
     monkeypatch.setattr(Cluster, "staff", looked_at)
@@ -100,11 +130,12 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
     assert far.metrics == pytest.approx(near.metrics, abs=1e-5)
     assert seen
     assert seen <= LOOPBACK
+    assert shown
+    assert all("--disable-frontend" in line for line in shown)
     assert len(started) > 3
-    deadline = time.monotonic() + 20
-    while (left := {pid for pid in started if is_alive(pid)}) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == set()
+    assert left_of(started) == set()
+    with pytest.raises(BlockingIOError):  # nobody has come
+        rays_makers.accept()
     assert folders
     assert not any(Path(folder).exists() for folder in folders)
 
@@ -265,18 +296,24 @@ def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Any]:
-    """Three raylets of one core each; a fourth machine may come."""
-    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
-    from ray.cluster_utils import Cluster as Raylets
+    """Three raylets of one core each; a fourth machine may come. They leave nothing behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        nowhere = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:1"}  # or Ray tells that it tells nothing
+        for name, value in {**clusters.QUIET, **nowhere, clusters.SEVERAL: "0"}.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster as Raylets
 
-    clusters._look_again(True)
-    store = {"object_store_memory": 100_000_000, "num_cpus": 1}
-    raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
-    for _ in range(2):
-        raylets.add_node(**store)
-    raylets.store = store
-    yield raylets
-    raylets.shutdown()
+        clusters._look_again(True)
+        before, store = descendants(), {"object_store_memory": 100_000_000, "num_cpus": 1}
+        raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
+        for _ in range(2):
+            raylets.add_node(**store)
+        raylets.store = store
+        yield raylets
+        started = descendants() - before
+        raylets.shutdown()
+        assert left_of(started) == set()
+    clusters._look_again(False)
 
 
 def without(raylets: Any, node: str) -> None:
@@ -292,6 +329,16 @@ def whole(three: Any) -> Iterator[Any]:
     while len(three.list_all_nodes()) < 3:
         three.add_node(**three.store)
     three.wait_for_nodes()
+
+
+@pytest.mark.deploy
+def test_three_machines_listen_to_each_other_only(three):
+    """As a private cluster does, so that no test opens a door."""
+    with connected(three.address) as cluster:
+        assert len(cluster.staff()) == 3
+        assert listening(descendants()) <= LOOPBACK
+        (head,) = pages(descendants())
+        assert "--disable-frontend" in head
 
 
 @pytest.mark.deploy
