@@ -1,6 +1,6 @@
 """What a round costs more on a Ray cluster, and what a cluster of a thousand machines would cost.
 
-    .venv/bin/python -m benchmarks.ray_overhead       # writes benchmarks/RAY.md
+    .venv/bin/python -m benchmarks.ray_overhead       # writes benchmarks/RAY.md, also into docs/scale.md
 
 Raylets on this machine stand in for machines: what they compute they compute on the same cores, so only what
 is beside computing is measured. Clients have next to nothing to do. The pool engine without Ray and clusters
@@ -10,6 +10,7 @@ of 1, 2 and 3 machines take turns, and each round is set against the pool engine
 import argparse
 import os
 import platform
+import re
 import statistics
 import time
 from pathlib import Path
@@ -215,6 +216,13 @@ def calculation(rows: list[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
+def in_docs(guide: str, text: str) -> str:
+    """The guide with all of the page but its title between its marks."""
+    chapters = text.partition("\n\n")[2].replace("\n## ", "\n### ")
+    marked = re.compile(r"(<!-- ray overhead -->\n).*?(<!-- end -->)", re.DOTALL)
+    return marked.sub(lambda marks: f"{marks[1]}\n{chapters}\n{marks[2]}", guide)
+
+
 CONSTANTS = ("COHORT", "CLIENTS", "ROUNDS", "FAR", "FAR_COHORT")
 PAGE = """\
 # A round on a Ray cluster
@@ -245,10 +253,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("RAY.md"))
+    parser.add_argument("--docs", type=Path, default=Path(__file__).parents[1] / "docs/scale.md")
     asked = parser.parse_args()
     nowhere = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:1"}  # or Ray tells that it tells nothing
     os.environ.update({**clusters.QUIET, **nowhere, clusters.SEVERAL: "0"})
-    asked.out.write_text(page(measure(asked.turns), asked.turns), encoding="utf-8")
+    text = page(measure(asked.turns), asked.turns)
+    asked.out.write_text(text, encoding="utf-8")
+    asked.docs.write_text(in_docs(asked.docs.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

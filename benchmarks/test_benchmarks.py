@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import against, measure, tables
+from benchmarks import against, measure, ray_overhead, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
 from fedcohort.bench.task import accuracy, build_task, first_state
@@ -180,3 +180,24 @@ def test_ratios_against_a_commit_are_taken_within_a_pass() -> None:
 def test_both_sides_measure_the_same_federation() -> None:
     case = replace(against.CASES["E"], samples=8, cohort=2)
     assert set(against.measure(case)) == {"wall", "cpu"}
+
+
+def _on_ray(model: str, size: int, driver: float) -> list[dict[str, Any]]:
+    """Rounds on 1, 2 and 3 machines, from which two sums come back each."""
+    times = {"pool": 0.1, "more": 0.02, "least": 0.01, "most": 0.03, "driver": driver, "calls": 2}
+    return [
+        {"model": model, "bytes": size, "machines": many, "down": many * size, "up": many * 2 * size, **times}
+        for many in (1, 2, 3)
+    ]
+
+
+def test_what_was_measured_on_ray_stands_in_the_guide_between_its_marks() -> None:
+    rows = [*_on_ray("small", 1000, 0.003), *_on_ray("large", 5_000_000, 0.033)]
+    text = ray_overhead.page(rows, 7)
+    guide = ray_overhead.in_docs("# Scale\n\n<!-- ray overhead -->\nold\n<!-- end -->\n\nMore.\n", text)
+    assert guide.startswith("# Scale\n\n<!-- ray overhead -->\n\nWritten by `python")
+    assert "\n### Measured\n" in guide
+    assert "\n### Calculated from it\n" in guide
+    assert guide.endswith("machine.\n\n<!-- end -->\n\nMore.\n")
+    assert ray_overhead.in_docs(guide, text) == guide
+    assert "old" not in guide
