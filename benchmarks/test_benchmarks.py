@@ -197,7 +197,19 @@ def test_what_was_measured_on_ray_stands_in_the_guide_between_its_marks() -> Non
     guide = ray_overhead.in_docs("# Scale\n\n<!-- ray overhead -->\nold\n<!-- end -->\n\nMore.\n", text)
     assert guide.startswith("# Scale\n\n<!-- ray overhead -->\n\nWritten by `python")
     assert "\n### Measured\n" in guide
+    assert "| large, 5 MB | 3 | 100.0 | 20.0 [10.0 to 30.0] | 33.0 | 2 | 15 | 30 |" in guide
     assert "\n### Calculated from it\n" in guide
     assert guide.endswith("machine.\n\n<!-- end -->\n\nMore.\n")
     assert ray_overhead.in_docs(guide, text) == guide
     assert "old" not in guide
+
+
+def test_what_a_thousand_machines_send_back_costs_what_it_cost_with_three() -> None:
+    """30 ms more with the large model than with the small one, for 30 MB: a millisecond each."""
+    rows = [*_on_ray("small", 1000, 0.003), *_on_ray("large", 5_000_000, 0.033)]
+    calculated = {what: (by, much) for what, by, much in ray_overhead.calculation(rows)}
+    by, much = calculated["the driver for receiving and adding them"]
+    assert by.startswith("1.00 ms a MB back, measured with 3")
+    gigabytes = float(calculated["sums back"][1].removesuffix(" GB"))
+    assert float(much.removesuffix(" s")) == pytest.approx(gigabytes, abs=0.1)
+    assert calculated["the driver for them"][1] == "1.0 s"
