@@ -95,7 +95,8 @@ def left_of(pids: set[int]) -> set[int]:
 
 @pytest.fixture
 def rays_makers(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Where Ray would report its use, after a second."""
+    """Where Ray would report its use, after a second; that it would not by itself does not count."""
+    monkeypatch.setattr("ray._common.usage.usage_lib.set_usage_stats_enabled_via_env_var", lambda _: None)
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         monkeypatch.setenv("RAY_USAGE_STATS_REPORT_URL", f"http://127.0.0.1:{door.getsockname()[1]}")
@@ -487,6 +488,12 @@ def test_who_is_left_on_a_machine_gets_the_cores_of_those_who_are_done(monkeypat
     monkeypatch.setattr("fedcohort.engines.pool.CORES", 1)
     object.__new__(ray_workers.Runner).use(3)
     assert PoolEngine(tiny_task()).pool._max_workers == 3
+
+
+@pytest.mark.deploy
+def test_a_machine_that_is_not_there_any_more_is_lost(three):
+    with connected(three.address), pytest.raises(clusters.LostError, match="doesn't exist any more"):
+        heard([clusters.placed(clusters.RayHost, "ab" * 28, 1).about.remote()])
 
 
 def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):
