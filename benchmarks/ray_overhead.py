@@ -1,6 +1,6 @@
 """What a round costs more on a Ray cluster, and what a cluster of a thousand machines would cost.
 
-    .venv/bin/python -m benchmarks.ray_overhead       # writes benchmarks/RAY.md
+    .venv/bin/python -m benchmarks.ray_overhead       # writes benchmarks/RAY.md, also into docs/scale.md
 
 Raylets on this machine stand in for machines: what they compute they compute on the same cores, so only what
 is beside computing is measured. Clients have next to nothing to do. The pool engine without Ray and clusters
@@ -10,6 +10,7 @@ of 1, 2 and 3 machines take turns, and each round is set against the pool engine
 import argparse
 import os
 import platform
+import re
 import statistics
 import time
 from pathlib import Path
@@ -157,15 +158,6 @@ def sums_per_machine(shards: int, machines: int) -> float:
     return sum(left) / len(left)
 
 
-def add_rate(size: int) -> float:
-    """Bytes a second at which one core here adds up vectors."""
-    total, other = torch.zeros(size), torch.ones(size)
-    since = time.perf_counter()
-    for _ in range(20):
-        total += other
-    return 20 * 4 * size / (time.perf_counter() - since)
-
-
 def page(rows: list[dict[str, Any]], turns: int) -> str:
     shown = [
         [
@@ -173,13 +165,14 @@ def page(rows: list[dict[str, Any]], turns: int) -> str:
             str(row["machines"]),
             f"{row['pool'] * 1e3:.1f}",
             f"{row['more'] * 1e3:.1f} [{row['least'] * 1e3:.1f} to {row['most'] * 1e3:.1f}]",
+            f"{row['driver'] * 1e3:.1f}",
             str(row["calls"]),
             f"{row['down'] / 1e6:,.3g}",
             f"{row['up'] / 1e6:,.3g}",
         ]
         for row in rows
     ]
-    head = ["model", "machines", "pool, ms", "more on Ray, ms", "calls", "MB to machines", "MB back"]
+    head = ["model", "machines", "pool, ms", "more on Ray, ms", "driver, ms", "calls", "MB down", "MB back"]
     facts = {
         "machine": f"{platform.machine()}, {usable_cores()} cores",
         "load": os.getloadavg()[0],
@@ -194,25 +187,33 @@ def page(rows: list[dict[str, Any]], turns: int) -> str:
 def calculation(rows: list[dict[str, Any]]) -> list[list[str]]:
     """What the measured numbers come to on many machines."""
     small, large = ([row for row in rows if row["model"] == name] for name in WIDTHS)
+    most = f"measured with {small[-1]['machines']}"
     each = small[-1]["driver"] / small[-1]["machines"]  # what a round costs beside calls is small there
     first = small[0]  # one machine sends one sum
     beside = max(0.0, first["down"] + first["up"] - 2 * first["bytes"]) / COHORT
-    model, rate = large[0]["bytes"], add_rate(large[0]["bytes"] // 4)
+    model, byte = large[0]["bytes"], (large[-1]["driver"] - small[-1]["driver"]) / large[-1]["up"]
     sums, mega = sums_per_machine(FAR_COHORT, FAR), f"{large[0]['bytes'] / 1e6:.1f} MB"
     back = FAR * sums * model
     return [
         ["calls from the driver", "2 a machine", f"{2 * FAR:,}"],
-        [
-            "the driver's cores for them",
-            f"{each * 1e3:.1f} ms a machine, measured with {small[-1]['machines']}",
-            f"{each * FAR:.1f} s",
-        ],
+        ["the driver for them", f"{each * 1e3:.1f} ms a machine, {most}, small", f"{each * FAR:.1f} s"],
         ["model to machines", f"{mega} a machine, written once", f"{FAR * model / 1e9:.1f} GB"],
         ["sums back", f"{sums:.1f} of {mega} a machine, counted", f"{back / 1e9:.1f} GB"],
-        ["adding them up", f"{rate / 1e9:.1f} GB/s, measured on one core", f"{back / rate:.1f} s"],
+        [
+            "the driver for receiving and adding them",
+            f"{byte * 1e9:.2f} ms a MB back, {most}: large less small",
+            f"{byte * back:.1f} s",
+        ],
         ["beside models", f"{beside:,.0f} bytes a client, measured", f"{beside * FAR_COHORT / 1e6:,.0f} MB"],
         ["memory of the driver", "sums and answers", f"{(back + beside * FAR_COHORT) / 1e9:.1f} GB"],
     ]
+
+
+def in_docs(guide: str, text: str) -> str:
+    """The guide with all of the page but its title between its marks."""
+    chapters = text.partition("\n\n")[2].replace("\n## ", "\n### ")
+    marked = re.compile(r"(<!-- ray overhead -->\n).*?(<!-- end -->)", re.DOTALL)
+    return marked.sub(lambda marks: f"{marks[1]}\n{chapters}\n{marks[2]}", guide)
 
 
 CONSTANTS = ("COHORT", "CLIENTS", "ROUNDS", "FAR", "FAR_COHORT")
@@ -225,8 +226,9 @@ Written by `python -m benchmarks.ray_overhead`. {machine}, load {load:.1f} at th
 
 A round of FedAvg with {cohort} of {clients} clients that take one step of 8 samples. Raylets with one core
 each on this machine are the machines. {turns} turns of {rounds} rounds: **median [lowest to highest]** of
-what a round takes more than the pool engine's of the same turn. Bytes are those of one round, pickled, of
-both calls.
+what a round takes more than the pool engine's of the same turn; Ray's own processes are in it, and use the
+same cores. The driver's time is that of its process on a core. Bytes are those of one round, pickled, of both
+calls.
 
 {measured}
 
@@ -237,7 +239,8 @@ Nobody here has {far:,} machines. With these numbers, a round of {far_cohort:,} 
 
 {calculated}
 
-Not in it: the network, whose rate is not known here, Ray's own messages, and waiting for the slowest machine.
+Not in it: the network, whose rate is not known here, what Ray's own processes do, and waiting for the slowest
+machine.
 """
 
 
@@ -245,9 +248,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("RAY.md"))
+    parser.add_argument("--docs", type=Path, default=Path(__file__).parents[1] / "docs/scale.md")
     asked = parser.parse_args()
-    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
-    asked.out.write_text(page(measure(asked.turns), asked.turns), encoding="utf-8")
+    nowhere = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:1"}  # or Ray tells that it tells nothing
+    os.environ.update({**clusters.QUIET, **nowhere, clusters.SEVERAL: "0"})
+    text = page(measure(asked.turns), asked.turns)
+    asked.out.write_text(text, encoding="utf-8")
+    asked.docs.write_text(in_docs(asked.docs.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import against, measure, tables
+from benchmarks import against, measure, ray_overhead, tables
 from benchmarks.peers.fedcohort_runner import make_engine
 from fedcohort.bench import gemm, jobs, plain_torch
 from fedcohort.bench.measure import first_uses, training
@@ -203,3 +203,36 @@ def test_both_sides_measure_the_same_federation() -> None:
     case = replace(against.CASES["E"], samples=8, cohort=2)
     assert set(against.measure(case)) == {"wall", "cpu"}
     assert 0 < sum(against.profile(case).values()) <= 1.01
+
+
+def _on_ray(model: str, size: int, driver: float) -> list[dict[str, Any]]:
+    """Rounds on 1, 2 and 3 machines, from which two sums come back each."""
+    times = {"pool": 0.1, "more": 0.02, "least": 0.01, "most": 0.03, "driver": driver, "calls": 2}
+    return [
+        {"model": model, "bytes": size, "machines": many, "down": many * size, "up": many * 2 * size, **times}
+        for many in (1, 2, 3)
+    ]
+
+
+def test_what_was_measured_on_ray_stands_in_the_guide_between_its_marks() -> None:
+    rows = [*_on_ray("small", 1000, 0.003), *_on_ray("large", 5_000_000, 0.033)]
+    text = ray_overhead.page(rows, 7)
+    guide = ray_overhead.in_docs("# Scale\n\n<!-- ray overhead -->\nold\n<!-- end -->\n\nMore.\n", text)
+    assert guide.startswith("# Scale\n\n<!-- ray overhead -->\n\nWritten by `python")
+    assert "\n### Measured\n" in guide
+    assert "| large, 5 MB | 3 | 100.0 | 20.0 [10.0 to 30.0] | 33.0 | 2 | 15 | 30 |" in guide
+    assert "\n### Calculated from it\n" in guide
+    assert guide.endswith("machine.\n\n<!-- end -->\n\nMore.\n")
+    assert ray_overhead.in_docs(guide, text) == guide
+    assert "old" not in guide
+
+
+def test_what_a_thousand_machines_send_back_costs_what_it_cost_with_three() -> None:
+    """30 ms more with the large model than with the small one, for 30 MB: a millisecond each."""
+    rows = [*_on_ray("small", 1000, 0.003), *_on_ray("large", 5_000_000, 0.033)]
+    calculated = {what: (by, much) for what, by, much in ray_overhead.calculation(rows)}
+    by, much = calculated["the driver for receiving and adding them"]
+    assert by.startswith("1.00 ms a MB back, measured with 3")
+    gigabytes = float(calculated["sums back"][1].removesuffix(" GB"))
+    assert float(much.removesuffix(" s")) == pytest.approx(gigabytes, abs=0.1)
+    assert calculated["the driver for them"][1] == "1.0 s"

@@ -12,6 +12,7 @@ from fedcohort.core.profile import Local
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
+from fedcohort.engines import host
 from fedcohort.engines.ray import RayEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.engines.shards import Shards, climb, share_out
@@ -159,6 +160,29 @@ def test_machines_without_memory_for_the_data_are_refused(in_process):
             Task.of(federate(load("digits"), partitioner("iid", clients=4), SplitPlan())),
             OwnCluster(1, 1, 1e5),
         )
+
+
+def test_a_machine_that_reads_has_to_hold_all_clients_for_a_while(in_process):
+    task = tiny_task(cohort=8)
+    whole = int(task.data.sizes.sum()) * (task.data.train.x[0].nbytes + 8)
+    RayEngine(task, OwnCluster(2, 1, whole))
+    with pytest.raises(UserError, match=r"10\.0\.0\.0 has .* and reading all clients' data takes .* be sent"):
+        RayEngine(task, OwnCluster(2, 1, whole), read=lambda: task.data)
+
+
+def test_machines_may_read_clients_themselves(in_process, monkeypatch):
+    """Each reads once for all its shards, and again for those of a machine that is lost."""
+    reads, method, task = [], Method.parse("fedavg"), tiny_task(cohort=8)
+    read_here = host.read_here
+    monkeypatch.setattr(host, "read_here", lambda read: reads.append(read) or read_here(read))
+    sent = play(method, task, 2, engine=engine_on(task, 3))[0]
+    assert reads == []
+    engine = RayEngine(task, OwnCluster(3), read=lambda: task.data)
+    assert len(reads) == 3
+    state = play(method, task, 1, engine=engine)[0]
+    engine.cluster.machines[1].actor.alive = False
+    assert_same(play(method, task, 1, state, engine=engine)[0], sent, "data that machines read")
+    assert len(reads) > 3
 
 
 def test_shards_do_not_depend_on_who_is_there_and_hold_everybody_once():

@@ -1,30 +1,40 @@
 """A comparison on a real Ray cluster: a private one of one machine, and one of three on loopback."""
 
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tomli_w
+import torch
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.method import Method
 from fedcohort.engines import cluster as clusters
-from fedcohort.engines.cluster import Cluster, connected, heard
-from fedcohort.engines.ray import RayEngine
-from fedcohort.runs import ray_workers
-from fedcohort.runs.comparison import carry_out, compare, prepare, reopen, resume
+from fedcohort.engines.cluster import Cluster, Machine, connected, heard
+from fedcohort.engines.host import VECTORS
+from fedcohort.engines.pool import PoolEngine
+from fedcohort.engines.ray import SMALL, RayEngine, _shared
+from fedcohort.runs import on_ray, ray_workers
+from fedcohort.runs.comparison import carry_out, compare, prepare, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
+from fedcohort.runs.schedule import Schedule
+from fedcohort.runs.telling import Listener
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
 from fedcohort.util.errors import UserError
@@ -69,12 +79,41 @@ def listening(pids: set[int]) -> set[str]:
     return found
 
 
+def pages(pids: set[int]) -> list[str]:
+    """Command lines of dashboards among these processes; Ray starts one without pages all the same."""
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in pids if is_alive(pid)]
+    return [line for path in lines if "dashboard.py" in (line := path.read_text())]
+
+
+def left_of(pids: set[int]) -> set[int]:
+    """Those that have not ended after a while."""
+    deadline = time.monotonic() + 20
+    while (left := {pid for pid in pids if is_alive(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+@pytest.fixture
+def rays_makers(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Where Ray would report its use, after a second; that it would not by itself does not count."""
+    monkeypatch.setattr("ray._common.usage.usage_lib.set_usage_stats_enabled_via_env_var", lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.setblocking(False)
+        monkeypatch.setenv("RAY_USAGE_STATS_REPORT_URL", f"http://127.0.0.1:{door.getsockname()[1]}")
+        monkeypatch.setenv("RAY_USAGE_STATS_REPORT_INTERVAL_S", "1")
+        yield door
+
+
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    """One run, whose clients it holds. Meanwhile it listens to this machine only."""
+def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(
+    tmp_path, monkeypatch, rays_makers
+):
+    """One run, whose clients it holds. Meanwhile it listens to this machine only, shows no pages and tells
+    nobody of itself."""
     before, started, seen, folders = descendants(), set[int](), set[str](), list[str]()
+    shown: list[str] = []
     make = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: folders.append(make(**how)) or folders[-1])
     staff = Cluster.staff
@@ -83,6 +122,7 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
         machines = staff(self)
         started.update(descendants() - before)
         seen.update(listening(started))
+        shown.extend(pages(started))
         return machines
 
     monkeypatch.setattr(Cluster, "staff", looked_at)
@@ -91,11 +131,12 @@ def test_a_private_cluster_gives_the_same_results_and_leaves_nothing_behind(tmp_
     assert far.metrics == pytest.approx(near.metrics, abs=1e-5)
     assert seen
     assert seen <= LOOPBACK
+    assert shown
+    assert all("--disable-frontend" in line for line in shown)
     assert len(started) > 3
-    deadline = time.monotonic() + 20
-    while (left := {pid for pid in started if is_alive(pid)}) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == set()
+    assert left_of(started) == set()
+    with pytest.raises(BlockingIOError):  # nobody has come
+        rays_makers.accept()
     assert folders
     assert not any(Path(folder).exists() for folder in folders)
 
@@ -171,10 +212,66 @@ def test_what_ray_says_is_put_in_a_sentence(words, said):
         raise clusters._refused("h:1", words)
 
 
-def test_other_versions_are_refused():
-    theirs = {**clusters.versions(), "fedcohort": "0.0.1"}
-    with pytest.raises(UserError, match=r"fedcohort is .* here and 0\.0\.1 on 10\.0\.0\.7: install the same"):
+@pytest.mark.parametrize(("what", "theirs"), [("fedcohort", "0.0.1"), ("llvmlite", "missing")])
+def test_other_versions_are_refused(what, theirs):
+    with pytest.raises(UserError, match=rf"{what} is .* here and {theirs} on 10\.0\.0\.7: install the same"):
+        clusters.refuse_other_versions("10.0.0.7", {**clusters.versions(), what: theirs})
+
+
+def test_other_processors_are_told_of():
+    theirs = {**clusters.versions(), VECTORS: "abacus"}
+    with pytest.warns(RuntimeWarning, match=r"here and abacus on 10\.0\.0\.7: results depend"):
         clusters.refuse_other_versions("10.0.0.7", theirs)
+
+
+def test_without_the_compiler_that_is_said(monkeypatch):
+    monkeypatch.setattr("fedcohort.engines.host.version", _not_found)
+    assert clusters.versions()["llvmlite"] == "missing"
+
+
+def _not_found(package: str) -> str:
+    raise PackageNotFoundError(package)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("OutOfMemoryError", "too little memory: no room for 7 bytes"),
+        ("ObjectStoreFullError", "too little memory: no room for 7 bytes"),
+        ("OutOfDiskError", "a full disk: no room for 7 bytes"),
+    ],
+)
+def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatch):
+    """Whoever notices: who listens, who sends a model to several machines, and who sends data to runs."""
+    import ray
+
+    def full(*about: Any) -> None:
+        raise getattr(ray.exceptions, kind)("no room for 7 bytes")
+
+    for name in ("get", "put"):
+        monkeypatch.setattr(ray, name, full)
+    plan, runners = prepare(asked("local"), tmp_path), object.__new__(ray_workers.RayPool)
+    runners.members = [
+        ray_workers.Member({"NodeID": "a", "Resources": {"CPU": 1}}, 1, None, Listener(Silent()))
+    ]
+    for sends in (
+        lambda: heard([]),
+        lambda: _shared([[torch.zeros(SMALL)]], {0: 2}),
+        lambda: runners.carry_out(Schedule(plan.jobs), plan.home, sent=True),
+    ):
+        with pytest.raises(UserError, match=said):
+            sends()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("engine", "reference"), ("device", "cuda")])
+def test_spread_clients_have_no_other_engine(setting, value, tmp_path, monkeypatch):
+    """Nobody is trained by another than was asked for."""
+    monkeypatch.setattr(on_ray, "connected", lambda _: nullcontext(SimpleNamespace(nodes=lambda: "abc")))
+    plan = prepare(asked("local"), tmp_path)
+    means = replace(plan.experiment.means, **{setting: value})
+    plan = replace(plan, experiment=replace(plan.experiment, means=means))
+    with pytest.raises(UserError, match=f"run.{setting} = '{value}': with so few runs"):
+        carry_out(plan, Silent())
 
 
 def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
@@ -200,18 +297,24 @@ def test_files_are_brought_back_once_and_checkpoints_last(tmp_path):
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Any]:
-    """Three raylets of one core each; a fourth machine may come."""
-    os.environ.update({**clusters.QUIET, clusters.SEVERAL: "0"})
-    from ray.cluster_utils import Cluster as Raylets
+    """Three raylets of one core each; a fourth machine may come. They leave nothing behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        nowhere = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:1"}  # or Ray tells that it tells nothing
+        for name, value in {**clusters.QUIET, **nowhere, clusters.SEVERAL: "0"}.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster as Raylets
 
-    clusters._look_again(True)
-    store = {"object_store_memory": 100_000_000, "num_cpus": 1}
-    raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
-    for _ in range(2):
-        raylets.add_node(**store)
-    raylets.store = store
-    yield raylets
-    raylets.shutdown()
+        clusters._look_again(True)
+        before, store = descendants(), {"object_store_memory": 100_000_000, "num_cpus": 1}
+        raylets = Raylets(initialize_head=True, head_node_args={**store, "include_dashboard": False})
+        for _ in range(2):
+            raylets.add_node(**store)
+        raylets.store = store
+        yield raylets
+        started = descendants() - before
+        raylets.shutdown()
+        assert left_of(started) == set()
+    clusters._look_again(False)
 
 
 def without(raylets: Any, node: str) -> None:
@@ -230,11 +333,26 @@ def whole(three: Any) -> Iterator[Any]:
 
 
 @pytest.mark.deploy
-def test_every_method_agrees_on_three_machines(three):
+def test_three_machines_listen_to_each_other_only(three):
+    """As a private cluster does, so that no test opens a door."""
+    with connected(three.address) as cluster:
+        assert len(cluster.staff()) == 3
+        assert listening(descendants()) <= LOOPBACK
+        (head,) = pages(descendants())
+        assert "--disable-frontend" in head
+
+
+@pytest.mark.deploy
+def test_every_method_agrees_on_three_machines(three, monkeypatch):
+    """All hold clients, and get models through Ray's store."""
+    monkeypatch.setattr("fedcohort.engines.shards.TOGETHER", 1)
+    monkeypatch.setattr("fedcohort.engines.ray.SMALL", 0)
     with connected(three.address) as cluster:
         for text in EVERYTHING:
             method, task = Method.parse(text), tiny_task()
-            state = play(method, task, 2, engine=RayEngine(task.for_method(method), cluster))[0]
+            engine = RayEngine(task.for_method(method), cluster)
+            assert len({*engine.holder.values()}) == (1 if method.pooled else 3), text
+            state = play(method, task, 2, engine=engine)[0]
             for ours, theirs in zip(state.groups, history(method)[2].groups, strict=True):
                 gap = float((ours.weights.params - theirs.weights.params).abs().max())
                 assert gap < 1e-5, text
@@ -326,11 +444,100 @@ def test_a_machine_killed_under_its_run_leaves_it_to_another(whole, tmp_path):
 
 
 @pytest.mark.deploy
+def test_a_machine_killed_while_processes_start_there_is_left_out(whole, tmp_path, monkeypatch):
+    victims: list[str] = []
+
+    def too_late(kind: type, node: str, *about: Any) -> Any:
+        if not victims and node != _here():
+            victims.append(node)
+            without(whole, node)
+        return clusters.placed(kind, node, *about)
+
+    monkeypatch.setattr(ray_workers, "placed", too_late)
+    methods = {"method": ["fedavg", "scaffold", "fedprox"]}
+    home, _ = compare(asked(whole.address, **methods), tmp_path / "far", Silent())
+    alone, _ = compare(asked("", **methods), tmp_path / "near", Silent())
+    assert victims
+    assert tables(home) == tables(alone)
+
+
+def test_who_is_left_on_a_machine_gets_the_cores_of_those_who_are_done(monkeypatch):
+    """Of three on a machine of four cores, and one on another; who gets a run again gets its share back."""
+    told: list[tuple[str, int]] = []
+
+    def member(name: str, cores: int) -> ray_workers.Member:
+        actor = SimpleNamespace(use=SimpleNamespace(remote=lambda cores: told.append((name, cores))))
+        about = {"NodeID": name[0], "Resources": {"CPU": 4.0 if name[0] == "a" else 1.0}}
+        job: Any = "a run"
+        return ray_workers.Member(about, cores, actor, Listener(Silent()), job)
+
+    def after(*done: bool) -> list[tuple[str, int]]:
+        told.clear()
+        for each, is_done in zip(pool.members, done, strict=True):
+            each.job = None if is_done else "a run"
+        pool._spread()
+        return list(told)
+
+    pool = object.__new__(ray_workers.RayPool)
+    pool.members = [member("a1", 2), member("a2", 1), member("a3", 1), member("b1", 1)]
+    assert after(False, False, False, False) == []
+    assert after(True, False, False, False) == [("a2", 2), ("a3", 2)]
+    assert after(True, False, True, True) == [("a2", 4)]
+    assert after(True, True, True, True) == []
+    assert after(False, False, False, True) == [("a2", 1), ("a3", 1)]
+    monkeypatch.setattr("fedcohort.engines.pool.CORES", 1)
+    object.__new__(ray_workers.Runner).use(3)
+    assert PoolEngine(tiny_task()).pool._max_workers == 3
+
+
+@pytest.mark.deploy
+def test_a_machine_that_is_not_there_any_more_is_lost(three):
+    with connected(three.address), pytest.raises(clusters.LostError, match="doesn't exist any more"):
+        heard([clusters.placed(clusters.RayHost, "ab" * 28, 1).about.remote()])
+
+
+def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):
+    """Of four on two machines one answers, and then none does: that is said."""
+    numbers, about = itertools.count(), {"NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 2.0}}
+
+    def placed(*about: Any) -> Any:
+        number = next(numbers)
+        return SimpleNamespace(about=SimpleNamespace(remote=lambda: number))
+
+    def heard(calls: list[int]) -> list[Any]:
+        if calls == [2]:
+            return [clusters.versions()]
+        raise clusters.LostError
+
+    monkeypatch.setattr(ray_workers, "placed", placed)
+    monkeypatch.setattr(ray_workers, "heard", heard)
+    cluster: Any = SimpleNamespace(nodes=lambda: [{**about, "NodeID": "a"}, {**about, "NodeID": "b"}])
+    one, none = (ray_workers.RayPool(cluster, 4, Silent()) for _ in range(2))
+    assert [member.actor.about.remote() for member in one.members] == [2]
+    plan = prepare(asked("local"), tmp_path)
+    with pytest.raises(UserError, match="no machine of the Ray cluster is left"):
+        none.carry_out(Schedule(plan.jobs), plan.home, sent=True)
+
+
+@pytest.mark.deploy
 @pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
-def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path):
+def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path, monkeypatch):
     """Of one run with its clients on all machines, and of runs on all machines."""
-    table = {**ASKED, "method": methods, "rounds": 300, "evaluate": {"on": "test"}}
+    many = {
+        "cohort": 24,
+        "data": {**ASKED["data"], "samples": 900},
+        "partition": {**ASKED["partition"], "clients": 30},
+    }
+    table = {**ASKED, **many, "method": methods, "rounds": 300, "evaluate": {"on": "test"}}
+    holders, hold = set[str](), RayEngine._hold
+
+    def noted(self: RayEngine, wanted: dict[int, Machine]) -> None:
+        holders.update(machine.node for machine in wanted.values())
+        hold(self, wanted)
+
+    monkeypatch.setattr(RayEngine, "_hold", noted)
     whole, _ = compare(Experiment.of({**table, "run": {"ray": three.address}}), tmp_path / "whole", Silent())
+    assert len(holders) == (3 if len(methods) == 1 else 0)
     (tmp_path / "far.toml").write_text(tomli_w.dumps(table))
     words = [
         sys.executable,
@@ -373,18 +580,37 @@ def test_a_killed_driver_resumes_to_the_same_bytes(methods, three, tmp_path):
     assert tables(home) == tables(whole)
 
 
+def a_table(folder: Path) -> dict[str, str]:
+    """Data that can be read again."""
+    (folder / "data.csv").write_text("a,b,label\n" + "\n".join(f"{n},{n % 3},{n % 2}" for n in range(80)))
+    return {"source": "table", "path": str(folder / "data.csv"), "label": "label"}
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("methods", [["fedavg"], ["fedavg", "scaffold", "fedprox"]])
+def test_data_that_machines_read_themselves_are_the_same(methods, three, tmp_path, monkeypatch):
+    """For clients of one run on all machines, and for runs, whose tables are the same bytes."""
+    monkeypatch.setattr("fedcohort.engines.shards.TOGETHER", 1)
+    table = {**ASKED, "method": methods, "data": a_table(tmp_path)}
+    means = {"ray": three.address, "data": "read"}
+    home, far = compare(Experiment.of({**table, "run": means}), tmp_path / "far", Silent())
+    alone, near = compare(Experiment.of(table), tmp_path / "near", Silent())
+    for ours, theirs in zip(far, near, strict=True):
+        assert ours.metrics == pytest.approx(theirs.metrics, abs=1e-5)
+    assert len(methods) == 1 or tables(home) == tables(alone)
+
+
 @pytest.mark.deploy
 def test_data_that_a_machine_cannot_read_are_named_with_it(three, tmp_path):
     """It is asked to read them itself, from where they were when the comparison was asked for."""
-    (tmp_path / "data.csv").write_text("a,b,label\n" + "\n".join(f"{n},{n % 3},{n % 2}" for n in range(80)))
-    data = {"source": "table", "path": str(tmp_path / "data.csv"), "label": "label"}
+    data = a_table(tmp_path)
     experiment = Experiment.of({**ASKED, "data": data, "run": {"ray": three.address, "data": "read"}})
     plan = prepare(experiment, tmp_path)
     (tmp_path / "data.csv").rename(tmp_path / "gone.csv")
     with pytest.raises(UserError, match=r"on .*data\.csv.*: put the data at the same path on all machines"):
         carry_out(plan, Silent())
     (tmp_path / "gone.csv").rename(tmp_path / "data.csv")
-    resume(plan.home, Silent())
+    carry_out(plan, Silent())
 
 
 @pytest.mark.deploy

@@ -12,6 +12,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedcohort.engines.host import Host, versions
+from fedcohort.engines.host import VECTORS, Host, versions
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
 
@@ -79,10 +80,7 @@ class Cluster:
                 continue
             self.machines.append(machine)
         if not self.machines:
-            raise UserError(
-                "no machine of the Ray cluster is left: start it again, then continue with "
-                "'fedcohort run --resume'"
-            )
+            raise nobody_left()
         return self.machines
 
     def lose(self, machine: Machine) -> None:
@@ -95,6 +93,12 @@ class Cluster:
         self.hired[name] = self.hired.get(name, 0) + 1
         memory = float(node["Resources"].get("memory", 0))
         return Machine(name, node["NodeManagerAddress"], cores, memory, placed(RayHost, name, cores))
+
+
+def nobody_left() -> UserError:
+    return UserError(
+        "no machine of the Ray cluster is left: start it again, then continue with 'fedcohort run --resume'"
+    )
 
 
 def placed(kind: type, node: str, *arguments: Any) -> Any:
@@ -115,13 +119,16 @@ class RayHost(Host):
 
 
 def refuse_other_versions(address: str, theirs: dict[str, str]) -> None:
-    """A machine that has not what we have."""
+    """A machine that has not what we have; another processor is only told of, nobody can install it."""
     for what, ours in versions().items():
-        if theirs[what] != ours:
-            raise UserError(
-                f"{what} is {ours} here and {theirs[what]} on {address}: install the same on all machines of "
-                "the cluster"
-            )
+        if theirs[what] == ours:
+            continue
+        apart = f"{what} is {ours} here and {theirs[what]} on {address}"
+        if what != VECTORS:
+            raise UserError(f"{apart}: install the same on all machines of the cluster")
+        warnings.warn(
+            f"{apart}: results depend, within rounding, on who computes what", RuntimeWarning, stacklevel=2
+        )
 
 
 def speak() -> None:
@@ -139,6 +146,20 @@ def _tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
+@contextmanager
+def room() -> Iterator[None]:
+    """A machine that has none left for what it is sent, or sends, is one sentence."""
+    from ray import exceptions
+
+    try:
+        yield
+    except (exceptions.OutOfMemoryError, exceptions.ObjectStoreFullError) as error:
+        raise UserError(f"a machine of the cluster has too little memory: {_first_line(error)}") from None
+    except exceptions.OutOfDiskError as error:
+        raise UserError(f"a machine of the cluster has a full disk: {_first_line(error)}") from None
+
+
+@room()
 def heard(calls: Sequence[Any]) -> list[Any]:
     """What was answered. LostError for who is gone; what went wrong there goes wrong here."""
     from ray import exceptions
@@ -153,9 +174,12 @@ def heard(calls: Sequence[Any]) -> list[Any]:
             raise _missing(cause.name or "a module") from None
         cause.add_note(str(error))
         raise cause from None
-    except (exceptions.OutOfMemoryError, exceptions.ObjectStoreFullError) as error:
-        raise UserError(f"a machine of the cluster has too little memory: {_first_line(error)}") from None
-    except (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError) as error:
+    except (
+        exceptions.RayActorError,
+        exceptions.ActorUnschedulableError,  # its machine was gone before it began
+        exceptions.ObjectLostError,
+        exceptions.NodeDiedError,
+    ) as error:
         if "ModuleNotFoundError" in str(error):
             raise _missing(str(error).rpartition("No module named ")[2].strip().strip("'")) from None
         raise LostError(_first_line(error)) from None

@@ -8,7 +8,7 @@ shard; a client's movement stays here unless somebody wants to see it.
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -28,6 +28,7 @@ from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.errors import UserError
 
 T = TypeVar("T")
+VECTORS = "the processor's kind of vectors"  # they say in which order numbers are added
 Kept = Mapping[int, Memory] | None  # what clients remember of their own BatchNorm statistics, if they use it
 Tried = tuple[Ids, Kept]  # who tries models, with statistics of whom
 
@@ -240,8 +241,19 @@ def _recall(kept: Kept, first: int) -> Recall | None:
 
 
 def versions() -> dict[str, str]:
+    """What the bytes of results depend on."""
     return {
         "fedcohort": version("fedcohort"),
         "Python": platform.python_version(),
         "PyTorch": torch.__version__,
+        "llvmlite": _llvmlite(),
+        VECTORS: torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def _llvmlite() -> str:
+    """What compiles kernels for convolutions, where it is there."""
+    try:
+        return version("llvmlite")
+    except PackageNotFoundError:
+        return "missing"

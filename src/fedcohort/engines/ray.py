@@ -26,7 +26,7 @@ from fedcohort.core.round.merge import merged_task
 from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
-from fedcohort.engines.cluster import Cluster, LostError, Machine, heard
+from fedcohort.engines.cluster import Cluster, LostError, Machine, heard, room
 from fedcohort.engines.host import Kept, ShardAnswer, ShardOrder, Work
 from fedcohort.engines.shards import Shards, Sums, climb, share_out
 from fedcohort.models.flat import Weights
@@ -229,6 +229,7 @@ class RayEngine:
                 where |= {shard: holder[shard] for shard in asked if shard not in left}
         return told
 
+    @room()
     def _try(self, question: Question, asked: Mapping[int, Any]) -> tuple[list[Any], dict[int, Any]]:
         """What was answered, and what has to be asked again because a machine was lost."""
         calls, (what, facts, models, _) = {}, question
@@ -288,6 +289,7 @@ class RayEngine:
         clients = self.shards.clients(shard)
         return float(self.task.federation.sizes[0, clients].sum()) + len(clients)
 
+    @room()
     def _hold(self, wanted: Mapping[int, Machine]) -> None:
         """Gives machines their shards, one at a time to each, so that little is under way at once."""
         self.holder |= wanted
@@ -326,16 +328,21 @@ class RayEngine:
     def _refuse_too_little_memory(self) -> None:
         data = (self.base or self).task.data
         example = data.train.x[:1].nbytes + data.train.y[:1].nbytes
+        whole, what, cure = 0, "its clients' data take", "add machines, or memory (ray start --memory)"
+        if self.read is not None:  # everybody's data are there until a machine has taken its own
+            whole, what = int(data.sizes.sum()), "reading all clients' data takes"
+            cure = "add memory (ray start --memory), or let data be sent (run.data = 'sent')"
         for machine, shards in self._holders(self.holder).items():
             clients = torch.cat([self.shards.clients(shard) for shard in shards])
-            need = int(data.sizes[:, clients].sum()) * example
+            need = (whole + int(data.sizes[:, clients].sum())) * example
             if machine.memory and need > machine.memory:
                 raise UserError(
-                    f"{machine.address} has {machine.memory / GB:.2g} GB of memory for Ray, and its clients' "
-                    f"data take {need / GB:.2g} GB: add machines, or memory (ray start --memory)"
+                    f"{machine.address} has {machine.memory / GB:.2g} GB of memory for Ray, and {what} "
+                    f"{need / GB:.2g} GB: {cure}"
                 )
 
 
+@room()
 def _shared(models: Sequence[Any], machines: Mapping[int, int]) -> list[Any]:
     """What goes to several machines is written down once, if it is large."""
     import ray

@@ -5,10 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fedcohort.data import Federation
+from fedcohort.engines.choice import Means
 from fedcohort.engines.cluster import connected
 from fedcohort.engines.ray import RayEngine
 from fedcohort.runs.ray_workers import RayPool
 from fedcohort.runs.schedule import Schedule, Timed
+from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Job, Plan
@@ -23,13 +25,23 @@ def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
     with connected(means.ray) as cluster:
         if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
             with RayPool(cluster, len(schedule.waiting), watcher) as pool:
-                schedule.size = len(pool.members)
                 pool.carry_out(schedule, plan.home, sent)
             return
+        refuse_other_engines(means)
         while schedule.waiting:
             job = schedule.next()
             read = None if sent else partial(read_clients, job)
             run_job(job, watcher, partial(RayEngine, cluster=cluster, read=read))
+
+
+def refuse_other_engines(means: Means) -> None:
+    """Clients that are spread are trained by the pool engine, on processors."""
+    for setting, asked, used in (("engine", means.engine, "pool"), ("device", means.device, "cpu")):
+        if asked not in ("auto", used):
+            raise UserError(
+                f"run.{setting} = '{asked}': with so few runs their clients are spread over the cluster, and "
+                f"trained there by the pool engine on CPUs: set run.{setting} to '{used}' or 'auto'"
+            )
 
 
 def read_clients(job: "Job") -> Federation:

@@ -1,5 +1,5 @@
 """Independent runs on all machines of a Ray cluster: a process for each core, which takes one run after the
-other.
+other. Those that have nothing left to do leave their cores to the others of their machine.
 
 A machine that sees the directory of the comparison, because it is on storage that all share, writes its runs
 there. On any other a run has a directory of that machine, and what changes in it is brought back, so that it
@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedcohort.engines import pool
-from fedcohort.engines.cluster import Cluster, LostError, heard, placed, refuse_other_versions, speak
+from fedcohort.engines.cluster import (
+    Cluster,
+    LostError,
+    heard,
+    nobody_left,
+    placed,
+    refuse_other_versions,
+    room,
+    speak,
+)
 from fedcohort.engines.host import read_here, versions
 from fedcohort.runs.processes import shares
 from fedcohort.runs.schedule import Schedule
@@ -69,9 +78,10 @@ class Sign(NamedTuple):
 
 @dataclass
 class Member:
-    """A process somewhere, and what it is doing."""
+    """A process on a machine, and what it is doing."""
 
-    address: str
+    node: dict[str, Any]  # as Ray describes it
+    cores: int  # of the machine that it uses
     actor: Any
     listener: Listener
     job: "Job | None" = None
@@ -90,10 +100,15 @@ class RayPool:
             many = chosen.count(node["NodeID"])
             for cores in shares(int(node["Resources"]["CPU"]), many) if many else ():
                 actor = placed(Runner, node["NodeID"], cores)
-                self.members.append(Member(node["NodeManagerAddress"], actor, Listener(watcher)))
-        for member in self.members:
-            refuse_other_versions(member.address, heard([member.actor.about.remote()])[0])
+                self.members.append(Member(node, cores, actor, Listener(watcher)))
+        for member in list(self.members):
+            try:
+                theirs = heard([member.actor.about.remote()])[0]
+                refuse_other_versions(member.node["NodeManagerAddress"], theirs)
+            except LostError:
+                self.members.remove(member)
 
+    @room()
     def carry_out(self, schedule: Schedule, home: Path, sent: bool) -> None:
         """All runs that wait; the first that fails ends the others too. Their data are ``sent``, or read by
         each machine."""
@@ -114,10 +129,9 @@ class RayPool:
                         member.actor.start.remote(there, own, sign, files)
                         news[member.actor.news.remote()] = member
                 if not self.members:
-                    raise UserError(
-                        "no machine of the Ray cluster is left: start it again, then continue with "
-                        "'fedcohort run --resume'"
-                    )
+                    raise nobody_left()
+                schedule.size = len(self.members)
+                self._spread()
                 for call in ray.wait(list(news))[0]:
                     member = news.pop(call)
                     try:
@@ -130,6 +144,19 @@ class RayPool:
                     else:
                         if member.job is not None:
                             news[member.actor.news.remote()] = member
+
+    def _spread(self) -> None:
+        """All cores of each machine to those who have something to do there."""
+        at_work: dict[str, list[Member]] = {}
+        for member in self.members:
+            if member.job is not None:
+                at_work.setdefault(member.node["NodeID"], []).append(member)
+        for members in at_work.values():
+            there = int(members[0].node["Resources"]["CPU"])
+            for member, cores in zip(members, shares(there, len(members)), strict=True):
+                if member.cores != cores:
+                    member.cores = cores
+                    member.actor.use.remote(cores)
 
     def __enter__(self) -> "RayPool":
         return self
@@ -179,12 +206,16 @@ class Runner:
 
     def __init__(self, cores: int) -> None:
         speak()
-        pool.CORES = cores
+        self.use(cores)
         self.outbox: queue.Queue[tuple[Any, ...]] = queue.Queue()
         self.teller: _Bringer | None = None
 
     def about(self) -> dict[str, str]:
         return versions()
+
+    def use(self, cores: int) -> None:
+        """So many, from the next round on."""
+        pool.CORES = cores
 
     def start(self, job: "Job", data: "Dataset | None", sign: Sign, files: Files) -> None:
         """``data``: None where they are to be read here."""
