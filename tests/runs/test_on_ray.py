@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,12 +225,14 @@ def test_other_processors_are_told_of():
 
 
 def test_without_the_compiler_that_is_said(monkeypatch):
-    monkeypatch.setattr("fedcohort.engines.host.version", _not_found)
+    monkeypatch.setattr("fedcohort.engines.host.version", _without_llvmlite)
     assert clusters.versions()["llvmlite"] == "missing"
 
 
-def _not_found(package: str) -> str:
-    raise PackageNotFoundError(package)
+def _without_llvmlite(package: str) -> str:
+    if package == "llvmlite":
+        raise PackageNotFoundError(package)
+    return version(package)
 
 
 @pytest.mark.parametrize(

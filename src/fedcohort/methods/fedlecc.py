@@ -48,6 +48,7 @@ from fedcohort.api import (
     by_mean,
     client_space,
     dbscan_groups,
+    has_company,
     hellinger_to_pool,
     kmedoids_groups,
     label_histograms,
@@ -118,9 +119,7 @@ class FedLECC(Selector, Polls, Summarises):
             loss = torch.randperm(len(loss), generator=key)[own].double()
         members = now.members[~loss[now.members].isnan()]
         if self.noise == "drop":
-            _, own, size = memory["cluster"].unique(return_inverse=True, return_counts=True)
-            clustered = members[size[own][members] > 1]
-            members = clustered if len(clustered) else members
+            members = members[torch.from_numpy(has_company(memory["cluster"][members].numpy()))]
         members = members[np.lexsort((tie[members], -loss[members].round(decimals=12)))]
         own, most = memory["cluster"][members].numpy(), 2 * now.cohort  # the top ones, and as many to fill up
         clusters = by_mean(own, loss[members].numpy(), tie[members].numpy(), most)
@@ -131,8 +130,7 @@ class FedLECC(Selector, Polls, Summarises):
 
     def pick_alike(self, ranked: list[list[int]], cohort: int, counts: np.ndarray) -> list[int]:
         """The pick, over all J, whose labels are nearest to those of all; of equals that of the largest J."""
-        most = min(cohort, len(ranked))
-        picks = [self.pick(ranked, cohort, top) for top in range(most, 0, -1)]
+        picks = [self.pick(ranked, cohort, top) for top in range(min(cohort, len(ranked)), 0, -1)]
         if not picks:
             return []
         together = np.stack([counts[pick].sum(0) for pick in picks])
@@ -143,8 +141,7 @@ class FedLECC(Selector, Polls, Summarises):
         top = min(top or cohort, cohort, len(ranked))
         if not top:
             return []
-        extra = cohort % top
-        even = [cohort // top + (position < extra) for position in range(top)]
+        even = [cohort // top + (position < cohort % top) for position in range(top)]
         quotas = even if self.quota == "balanced" else [-(-cohort // top)] * top
         chosen = [c for cluster, quota in zip(ranked, quotas, strict=False) for c in cluster[:quota]]
         rest = (c for cluster in ranked[top:] for c in cluster)

@@ -15,7 +15,15 @@ from fedcohort.stats.clustering.kmeans import (
     kmeans_by_silhouette,
     kmeans_groups,
 )
-from fedcohort.stats.clustering.labels import Labels, Metric, by_mean, join_largest, relabel, some_rows
+from fedcohort.stats.clustering.labels import (
+    Labels,
+    Metric,
+    by_mean,
+    has_company,
+    join_largest,
+    relabel,
+    some_rows,
+)
 from fedcohort.stats.clustering.linkage import bipartition, cosines, separation
 from fedcohort.stats.clustering.medoids import find_medoids, kmedoids_groups
 from fedcohort.stats.clustering.spectral import (
@@ -31,7 +39,7 @@ from fedcohort.stats.clustering.spectral import (
 __all__ = [
     "EXACT", "MANY", "SAMPLE", "STARTS", "Assign", "Choice", "Labels", "Metric", "bipartition", "by_mean",
     "capped_groups", "cosines",
-    "dbscan_groups", "find_medoids", "join_largest", "kmeans_by_silhouette", "kmeans_groups",
+    "dbscan_groups", "find_medoids", "has_company", "join_largest", "kmeans_by_silhouette", "kmeans_groups",
     "kmedoids_groups", "optics_groups", "perceived_alike", "relabel", "separation",
     "some_rows", "spectral_by_davies_bouldin", "spectral_embedding", "spectral_groups", "stretched_alike",
     "upv_distance",

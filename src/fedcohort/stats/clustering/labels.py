@@ -78,6 +78,12 @@ def join_largest(labels: Labels, rows: Labels, total: int) -> Labels:
     return everyone
 
 
+def has_company(labels: Labels) -> NDArray[np.bool_]:
+    """Who is not alone in its group; everybody, where all are."""
+    together = np.bincount(labels)[labels] > 1
+    return together if together.any() else ~together
+
+
 def state(seed: int, purpose: str) -> int:
     return key_seed(seed, purpose) % 2**32  # scikit-learn takes 32 bits
 
