@@ -99,7 +99,7 @@ def test_once_and_json_do_not_wait(write_run: Write, capsys: pytest.CaptureFixtu
 def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     """Messages go to a pseudo-terminal, the result to a pipe; the board is drawn while runs go on."""
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
-    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "20"))
+    (tmp_path / "e.toml").write_text(ENDLESS.replace("100000", "100"))
     ours, theirs = pty.openpty()
     program = [sys.executable, "-m", "fedcohort", "run", "e.toml"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
@@ -114,7 +114,7 @@ def test_a_terminal_gets_a_live_board(tmp_path: Path) -> None:
     os.close(ours)
     out, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0
-    assert "Of 20 rounds" in out
+    assert "Of 100 rounds" in out
     shown = seen.decode()
     for word in (" of 1 runs complete", " MB", "fedavg", "Results: "):
         assert word in shown
