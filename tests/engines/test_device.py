@@ -15,7 +15,7 @@ from fedcohort.core.engine import Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
-from fedcohort.core.round.local_training import Job, prepare
+from fedcohort.core.round.local_training import LocalSteps, prepare
 from fedcohort.core.round.preparation import prepare as prepare_round
 from fedcohort.core.round.questions import answered
 from fedcohort.core.task import Task
@@ -51,7 +51,7 @@ class Elsewhere(ReferenceEngine):
     def size(self, order: Order) -> int:
         return self.here.size(order)
 
-    def job(self, objective: Any, order: Order, number: int) -> Job:
+    def job(self, objective: Any, order: Order, number: int) -> LocalSteps:
         task, train = self.here.task, self.task.data.train
         own = task.data.client(order.client)
         view = self.here.view(order)

@@ -19,7 +19,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Anchor, LogitMap, View
 from fedcohort.core.roles import Objective
-from fedcohort.core.round.local_training import Job, by_autograd, prepare
+from fedcohort.core.round.local_training import LocalSteps, by_autograd, prepare
 from fedcohort.core.state import pack
 from fedcohort.core.task import Task
 from fedcohort.data import Federation, SplitPlan, federate, load
@@ -124,7 +124,7 @@ def small_clients(clients: int = 60) -> Federation:
 
 def job(
     name: str, local: Local, objective: Objective | None = None, size: int = 31, augment=None, seed: int = 0
-) -> Job:
+) -> LocalSteps:
     """Two full batches and a short one."""
     (shape, model), draw = network(name), torch.Generator().manual_seed(seed)
     x, y = torch.rand(size, *shape, generator=draw), torch.randint(CLASSES, (size,), generator=draw)
@@ -139,7 +139,7 @@ def tolerance(local: Local) -> float:
     return 1e-4 if local.optimiser == "adam" else 1e-6
 
 
-def both(name: str, lanes: int, work: Job) -> tuple[torch.Tensor, torch.Tensor]:
+def both(name: str, lanes: int, work: LocalSteps) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights after our steps and after autograd's in double precision, whose losses are the same."""
     begun = work.begun()
     assert program(name, lanes).takes(work)

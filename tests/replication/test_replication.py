@@ -15,7 +15,7 @@ from fedcohort.replication.order import InOrder, completed, representatives, wri
 from fedcohort.replication.replication import Replication, chosen, stale
 from fedcohort.replication.results import Result, add_results, read_results
 from fedcohort.replication.study import study_results
-from fedcohort.runs.comparison import Job
+from fedcohort.runs.comparison import PlannedRun
 from fedcohort.runs.experiment import Experiment
 from fedcohort.util.errors import UserError
 
@@ -187,7 +187,9 @@ def test_no_run_is_begun_that_would_end_too_late() -> None:
     experiment, now = Experiment.of({"method": ["fedavg", "fedprox"], "rounds": 10}), [0.0]
     cheap, dear = experiment.methods
     jobs = [
-        Job(experiment, method, seed, Path(f"{method}{seed}")) for seed in (0, 1) for method in (cheap, dear)
+        PlannedRun(experiment, method, seed, Path(f"{method}{seed}"))
+        for seed in (0, 1)
+        for method in (cheap, dear)
     ]
     schedule = InOrder(jobs, {"fedavg": 1.0, "fedprox": 5.0}, 25.0, lambda: now[0])
     assert schedule.next().key == ("fedavg", 0)
@@ -215,7 +217,7 @@ def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path)
 
 def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
     experiment, now = Experiment.of({"method": ["fedavg"], "rounds": 10}), [0.0]
-    jobs = [Job(experiment, experiment.methods[0], seed, Path(str(seed))) for seed in (0, 1)]
+    jobs = [PlannedRun(experiment, experiment.methods[0], seed, Path(str(seed))) for seed in (0, 1)]
     schedule = InOrder(jobs, {"fedavg": 100.0}, 50.0, lambda: now[0])
     schedule.costs = {"fedavg": 1.0}
     schedule.next()

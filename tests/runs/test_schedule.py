@@ -8,7 +8,7 @@ import pytest
 
 from fedcohort.engines import pool
 from fedcohort.engines.pool import PoolEngine
-from fedcohort.runs.comparison import Job
+from fedcohort.runs.comparison import PlannedRun
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.processes import CORES, STOP, Member, _send, _spread, shares
 from fedcohort.runs.schedule import Schedule, _Begun
@@ -25,9 +25,9 @@ class Clock:
         return self.now
 
 
-def jobs(methods: list[str], seeds: int, rounds: int = 10) -> list[Job]:
+def jobs(methods: list[str], seeds: int, rounds: int = 10) -> list[PlannedRun]:
     asked = Experiment.of({"method": list(methods), "rounds": rounds})
-    return [Job(asked, method, seed, Path()) for seed in range(seeds) for method in asked.methods]
+    return [PlannedRun(asked, method, seed, Path()) for seed in range(seeds) for method in asked.methods]
 
 
 def begun(schedule: Schedule, clock: Clock, seconds: dict[str, float], rounds: int = 3) -> None:
@@ -73,7 +73,7 @@ def test_swept_values_have_a_pace_of_their_own():
     and starts after 7."""
     clock, asked = Clock(), Experiment.of({"method": ["fedavg"], "rounds": 10})
     method, seconds = asked.methods[0], {"epochs=1": 1.0, "epochs=10": 10.0}
-    swept = [Job(asked, method, seed, Path(), words) for seed in range(2) for words in seconds]
+    swept = [PlannedRun(asked, method, seed, Path(), words) for seed in range(2) for words in seconds]
     schedule = Schedule(swept[::2] + swept[1::2], clock)
     schedule.size = 2
     begun(schedule, clock, {f"fedavg, {words}": each for words, each in seconds.items()})

@@ -17,7 +17,7 @@ from torch.func import grad_and_value, vmap
 from fedcohort.core.engine import Answer, Order
 from fedcohort.core.optimiser import Optimiser
 from fedcohort.core.roles import Objective
-from fedcohort.core.round.local_training import Job
+from fedcohort.core.round.local_training import LocalSteps
 from fedcohort.core.task import Task
 from fedcohort.engines.lowrank import stacked_maps, step_of
 from fedcohort.engines.pool import PoolEngine
@@ -39,7 +39,7 @@ class BatchedEngine(PoolEngine):
         special = model.is_random or model.frozen is not None or self.task.augment is not None
         if mixes or special or not objective.affine:
             return super().train(objective, orders, number)
-        alike: dict[int, list[tuple[Order, Job]]] = {}
+        alike: dict[int, list[tuple[Order, LocalSteps]]] = {}
         able = [order for order in orders if self.size(order)]
         for order in able:
             job = self.job(objective, order, number)
@@ -53,16 +53,16 @@ class BatchedEngine(PoolEngine):
                     answers[order.client] = self._answer(order, job, ended, trace)
         return [answers[order.client] for order in able]
 
-    def _answer(self, order: Order, job: Job, params: Tensor, trace: Tensor) -> Answer:
+    def _answer(self, order: Order, job: LocalSteps, params: Tensor, trace: Tensor) -> Answer:
         """What the client says after steps that were taken elsewhere."""
 
-        def taken(job: Job, weights: Weights) -> Tensor:
+        def taken(job: LocalSteps, weights: Weights) -> Tensor:
             weights.params.copy_(params)
             return trace
 
         return self.train_one(order, job, taken)
 
-    def descend(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
+    def descend(self, jobs: Sequence[LocalSteps]) -> tuple[Tensor, Tensor]:
         """``[K, P]``, ``[K, T]``: where clients of equally many steps arrive, and the loss of each step."""
         params = self._stack([job.begun().params for job in jobs])
         scale, shift = (None if each is None else each[:, 0].to(self.device) for each in stacked_maps(jobs))

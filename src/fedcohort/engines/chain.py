@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcohort.core.optimiser import rule
-from fedcohort.core.round.local_training import Job
+from fedcohort.core.round.local_training import LocalSteps
 from fedcohort.engines.kernels import halves, pool, unpool
 from fedcohort.engines.torchscript import unlocked
 from fedcohort.models.flat import Flat, OwnDropout, Weights
@@ -149,7 +149,7 @@ class Chain:
         parts = [layer.parts(vector) for layer in self.layers]
         return [each[0] for each in parts], [each[1] for each in parts]
 
-    def descend(self, job: Job, weights: Weights) -> Tensor:
+    def descend(self, job: LocalSteps, weights: Weights) -> Tensor:
         """A client's local steps, in place; the loss of each."""
         vector, local = weights.params, job.local
         pull, center, offset, drift = job.anchor

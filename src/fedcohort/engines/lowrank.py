@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fedcohort.core.deltas import Factor, FactoredBlock
 from fedcohort.core.profile import Local
 from fedcohort.core.records import LogitMap
-from fedcohort.core.round.local_training import Job
+from fedcohort.core.round.local_training import LocalSteps
 from fedcohort.engines.chain import Chain, Kind, softmax_error
 from fedcohort.engines.torchscript import unlocked
 
@@ -48,7 +48,7 @@ class Step(NamedTuple):
     share: Tensor  # [K, m]: 1 / batch size, 0 for padding
 
 
-def step_of(jobs: Sequence[Job], number: int) -> Step:
+def step_of(jobs: Sequence[LocalSteps], number: int) -> Step:
     """Step ``number`` of each job; clients that are done are all padding.
 
     A client is padded with an example of its own: another's might be broken, and even 0 times that is.
@@ -74,7 +74,7 @@ class Lockstep(NamedTuple):
     taken: list[int]  # steps of each client
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> "Lockstep":
+    def of(cls, jobs: Sequence[LocalSteps]) -> "Lockstep":
         first, taken = jobs[0], [len(job.plan) for job in jobs]
         steps = [step_of(jobs, number) for number in range(max(taken))]
         after = coefficients(first.local, first.view.lr, first.anchor.pull, max(taken))
@@ -196,7 +196,7 @@ def backward(
             back.baddbmm_(gram, values[layer][earlier], alpha=held[1 + earlier])
 
 
-def stacked_maps(jobs: Sequence[Job]) -> LogitMap:
+def stacked_maps(jobs: Sequence[LocalSteps]) -> LogitMap:
     """The clients' logit maps as ``[K, 1, C]``, or nothing when nobody has one."""
     maps = [job.logits() for job in jobs]
     stacked: list[Tensor | None] = []

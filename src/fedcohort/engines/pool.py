@@ -28,7 +28,7 @@ from torch import Tensor
 from fedcohort.core.engine import Answer, Order, Trial
 from fedcohort.core.records import Ids, Memory
 from fedcohort.core.roles import Objective
-from fedcohort.core.round.local_training import Job, by_autograd
+from fedcohort.core.round.local_training import LocalSteps, by_autograd
 from fedcohort.core.task import Task
 from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split
@@ -128,10 +128,10 @@ class PoolEngine(ReferenceEngine):
     def _train_alone(self, objective: Objective, order: Order, number: int) -> list[Answer]:
         return [self._train_job(order, self.job(objective, order, number))]
 
-    def _train_job(self, order: Order, job: Job) -> Answer:
+    def _train_job(self, order: Order, job: LocalSteps) -> Answer:
         return self.train_one(order, job._replace(model=self._model()), self._take_steps)
 
-    def _take_steps(self, job: Job, weights: Weights) -> Tensor:
+    def _take_steps(self, job: LocalSteps, weights: Weights) -> Tensor:
         """The client's steps in the fastest way that there is."""
         if self.chain is None or not job.objective.affine:
             return self._by_module(job, weights)
@@ -143,7 +143,9 @@ class PoolEngine(ReferenceEngine):
         by_hand = self.chain.is_plain and job.augment is None
         return (self.chain.descend if by_hand else self._by_module)(job, weights)
 
-    def _train_block(self, orders: Sequence[Order], jobs: Sequence[Job], lockstep: Lockstep) -> list[Answer]:
+    def _train_block(
+        self, orders: Sequence[Order], jobs: Sequence[LocalSteps], lockstep: Lockstep
+    ) -> list[Answer]:
         assert self.chain is not None  # noqa: S101  # blocks are made with it
         block, traces = train_block(self.chain, lockstep, orders[0].down["params"])
         block = block._replace(each=self._map)
@@ -170,10 +172,10 @@ class PoolEngine(ReferenceEngine):
             self.own.model = Flat(lambda: speed_up(model.build()), model.draws_globally)
         return self.own.model
 
-    def _by_module(self, job: Job, weights: Weights) -> Tensor:
+    def _by_module(self, job: LocalSteps, weights: Weights) -> Tensor:
         module = job.model.bind(weights)
 
-        def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        def gradient(job: LocalSteps, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             loss = job.objective.criterion(module(x), y, job.view)
             slopes = torch.autograd.grad(loss, list(module.parameters()), materialize_grads=True)
             return torch.cat([slope.reshape(-1) for slope in slopes]), loss.detach()

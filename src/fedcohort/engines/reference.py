@@ -14,7 +14,7 @@ from fedcohort.core.batchnorm import worn
 from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
 from fedcohort.core.records import Ids, Memory, Merge, Recall, View
 from fedcohort.core.roles import Objective
-from fedcohort.core.round.local_training import Descend, Job, client_round, prepare
+from fedcohort.core.round.local_training import Descend, LocalSteps, client_round, prepare
 from fedcohort.core.round.merge import merged_task
 from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
@@ -87,7 +87,7 @@ class ReferenceEngine:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
 
-    def job(self, objective: Objective, order: Order, number: int) -> Job:
+    def job(self, objective: Objective, order: Order, number: int) -> LocalSteps:
         """The client's local steps in this round."""
         task, train = self.task, self.task.data.train
         own = task.data.client(order.client)
@@ -95,7 +95,7 @@ class ReferenceEngine:
         view, rows = self.view(order), own.rows(task.seed, order.quota)
         return prepare(objective, task.model, task.local, train.x, train.y, view, key, rows, task.augment)
 
-    def train_one(self, order: Order, job: Job, descend: Descend | None = None) -> Answer:
+    def train_one(self, order: Order, job: LocalSteps, descend: Descend | None = None) -> Answer:
         """One client's round, perhaps with a faster way to take the steps."""
         up, mine, trained = client_round(job, descend)
         up, mine = transformed(order.transforms, up, mine, job.view)

@@ -16,7 +16,7 @@ from fedcohort.data.preparation import Preparation
 from fedcohort.data.revealed import Revealed
 from fedcohort.data.scaling import Scale
 from fedcohort.models.flat import Weights
-from fedcohort.runs.comparison import Job, refuse_misfit, reopen
+from fedcohort.runs.comparison import PlannedRun, refuse_misfit, reopen
 from fedcohort.runs.own_models import read_model
 from fedcohort.runs.recorder import read_state
 from fedcohort.runs.run import chosen_state
@@ -70,7 +70,7 @@ def served_model(run: FinishedRun, whose: Whose, rows: Path | None = None, trust
     return Served(model.eval(), clients, untouched)
 
 
-def _task(job: Job, roster: Revealed) -> Task:
+def _task(job: PlannedRun, roster: Revealed) -> Task:
     """As evaluation has it; where all data are in one place, so are BatchNorm's statistics."""
     experiment = job.experiment
     local = replace(experiment.local, augment=None)
@@ -81,7 +81,7 @@ def _task(job: Job, roster: Revealed) -> Task:
     return Task(roster, network, local, experiment.cohort, experiment.privacy, seed=job.seed, disclosed=told)
 
 
-def _state(run: FinishedRun, job: Job, task: Task) -> State:
+def _state(run: FinishedRun, job: PlannedRun, task: Task) -> State:
     """The one that was chosen, or the last, with the group that every client was served by when it was
     evaluated."""
     if not checkpoint.exists(run.directory):
@@ -100,7 +100,7 @@ def _state(run: FinishedRun, job: Job, task: Task) -> State:
 
 
 def _weights(
-    run: FinishedRun, whose: Whose, state: State, job: Job, task: Task
+    run: FinishedRun, whose: Whose, state: State, job: PlannedRun, task: Task
 ) -> tuple[Weights, tuple[int, ...]]:
     """The model by the rule of evaluation, and whom it serves."""
     models, kept = serving(job.method, state), batchnorm.kept(task, state.clients)
@@ -143,7 +143,7 @@ def _place(client: str, clients: tuple[str, ...]) -> int:
 
 
 def _preparation(
-    run: FinishedRun, job: Job, roster: Revealed, rows: Path | None
+    run: FinishedRun, job: PlannedRun, roster: Revealed, rows: Path | None
 ) -> tuple[Preparation, torch.Tensor | None]:
     """How rows are read, and the examples in ``rows`` if the scale is theirs."""
     path = run.directory / PREPARATION

@@ -28,7 +28,7 @@ from fedcohort.flower.roster import Wanted, await_nodes, gather
 from fedcohort.flower.transport import Transport
 from fedcohort.report import REPORT, write_report
 from fedcohort.runs.about import About
-from fedcohort.runs.comparison import Job, Plan, begin, refuse_misfit, reopen
+from fedcohort.runs.comparison import Plan, PlannedRun, begin, refuse_misfit, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.recorder import ROSTER, Recorder, disk_mistakes, read_result
 from fedcohort.runs.run import Result, run
@@ -86,7 +86,7 @@ def _own_code(config: Any) -> list[str]:
     return own_code_in(read_toml(asked)) if asked.is_file() else []
 
 
-def carry_out(job: Job, transport: Transport, clients: int) -> Result:
+def carry_out(job: PlannedRun, transport: Transport, clients: int) -> Result:
     """One run, from its start or from its last completed round, to its end."""
     experiment, table = job.experiment, job.table
     job.directory.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def carry_out(job: Job, transport: Transport, clients: int) -> Result:
         return result
 
 
-def meet(job: Job, transport: Transport, clients: int, facts: dict[str, Any]) -> Nodes:
+def meet(job: PlannedRun, transport: Transport, clients: int, facts: dict[str, Any]) -> Nodes:
     """Who takes part: asked when a run begins, remembered when it is continued."""
     experiment = job.experiment
 

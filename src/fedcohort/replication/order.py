@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Annotated
 
 from fedcohort.replication.folders import Cell
-from fedcohort.runs.comparison import Job, StoppedError, Watcher, run_job
+from fedcohort.runs.comparison import PlannedRun, StoppedError, Watcher, run_job
 from fedcohort.runs.schedule import Paces, Schedule, Timed
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.files import fields, read_json
@@ -27,7 +27,7 @@ class InOrder(Schedule):
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[PlannedRun],
         costs: Mapping[str, float],
         deadline: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -36,7 +36,7 @@ class InOrder(Schedule):
         super().__init__(jobs, clock)
 
     @property
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[PlannedRun]:
         paces = self._paces()
         for job in list(self._waiting):
             if self.clock() + self._left(job, paces) > self.deadline:
@@ -45,13 +45,13 @@ class InOrder(Schedule):
         return self._waiting
 
     @waiting.setter
-    def waiting(self, jobs: list[Job]) -> None:
+    def waiting(self, jobs: list[PlannedRun]) -> None:
         self._waiting = jobs
 
-    def _first(self) -> Job:
+    def _first(self) -> PlannedRun:
         return self.waiting[0]
 
-    def _pace(self, job: Job, paces: Paces) -> float:
+    def _pace(self, job: PlannedRun, paces: Paces) -> float:
         """By runs of the same kind that were seen here or, before there are any, by a probe: it had all cores
         to itself."""
         probed = self.costs.get(job.title, math.nan) * self.size
@@ -59,7 +59,7 @@ class InOrder(Schedule):
         return super()._pace(job, paces) if seen or math.isnan(probed) else probed
 
 
-def probe(job: Job, watcher: Watcher) -> float:
+def probe(job: PlannedRun, watcher: Watcher) -> float:
     """Seconds a round. The rounds are not lost: the run goes on after them."""
     schedule, seen = Schedule([job]), count(1)
     timed = Timed(watcher, schedule)

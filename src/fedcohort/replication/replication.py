@@ -28,7 +28,7 @@ from fedcohort.replication.results import (
     settings_hash,
 )
 from fedcohort.replication.study import run_study, study_results
-from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out, jobs_of
+from fedcohort.runs.comparison import Plan, PlannedRun, Watcher, carry_out, jobs_of
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.overrides import override_all
 from fedcohort.runs.run import Callback
@@ -89,12 +89,12 @@ class Replication:
         return chosen(every, self.cells, self.folder.paper)
 
     @cached_property
-    def made(self) -> dict[Key, Job]:
+    def made(self) -> dict[Key, PlannedRun]:
         """All runs of the experiment file."""
         return {(_cell(job), job.seed): job for job in jobs_of(self.experiment, self.home)}
 
     @cached_property
-    def jobs(self) -> dict[Key, Job]:
+    def jobs(self) -> dict[Key, PlannedRun]:
         """A run for each cell and seed that are asked for."""
         for cell in self.asked:
             if (cell, self.experiment.seeds[0]) not in self.made:
@@ -132,7 +132,7 @@ class Replication:
         return self.current(each for each in read_results(self.path) if each.about["scale"] == self.scale)
 
     @property
-    def open(self) -> dict[Key, Job]:
+    def open(self) -> dict[Key, PlannedRun]:
         """The runs that are not done."""
         if self.folder.study is not None:
             return {}
@@ -156,7 +156,7 @@ class Replication:
     def probe(self, watcher: Watcher, deadline: float = math.inf) -> None:
         """Measures what must be known to tell the cost of all that is left; those rounds are not lost."""
         self.home.mkdir(parents=True, exist_ok=True)
-        first: dict[Cell, Job] = {}
+        first: dict[Cell, PlannedRun] = {}
         for (cell, _), job in self.open.items():
             first.setdefault(cell, job)
         known = read_costs(self.home)
@@ -180,12 +180,12 @@ class Replication:
         costs, left = self.costs, self.open
         once = {left[key].directory: left[key] for key in self._in_order(left, costs)}
         known = {job.title: costs[cell] for (cell, _), job in left.items() if cell in costs}
-        order: Callable[[list[Job]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
+        order: Callable[[list[PlannedRun]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
         plan = Plan(self.experiment, self.home, tuple(once.values()))
         carry_out(plan, Recording(self, watcher), order)
         return len(self.open)
 
-    def _in_order(self, left: dict[Key, Job], costs: Costs) -> list[Key]:
+    def _in_order(self, left: dict[Key, PlannedRun], costs: Costs) -> list[Key]:
         """One claim after the other, the cheapest first, with as many seeds as a verdict needs; then other
         seeds of claims, then what no claim needs."""
         seeds = self.experiment.seeds
@@ -272,7 +272,7 @@ def _fits(cell: Cell, method: str, conditions: str, paper: str) -> bool:
     return fnmatchcase(name, method) and any(fnmatchcase(under, each) for each in ends)
 
 
-def _cell(job: Job) -> Cell:
+def _cell(job: PlannedRun) -> Cell:
     """Of several swept settings each is a word more."""
     return Cell(job.condition.removeprefix("conditions=").replace(", ", "/"), job.method.title)
 

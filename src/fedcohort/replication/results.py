@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from fedcohort.replication.folders import Cell, Folder, number, rows_of
-from fedcohort.runs.comparison import Job
+from fedcohort.runs.comparison import PlannedRun
 from fedcohort.runs.experiment import config_hash
 from fedcohort.runs.stored import NUMBERS, RESTORE, read_environment, read_result
 from fedcohort.util.checkpoint import write_atomically
@@ -76,7 +76,7 @@ def settings_hash(table: dict[str, Any]) -> str:
     return config_hash({**table, "data": data})
 
 
-def result_of(folder: Folder, scale: str, cell: Cell, job: Job) -> Result:
+def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> Result:
     """What the directory of a complete run tells."""
     numbers, made = read_result(job.directory) or {}, read_environment(job.directory, RESTORE)
     told = (

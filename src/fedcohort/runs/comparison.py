@@ -78,7 +78,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class PlannedRun:
     """One run of a plan."""
 
     experiment: Experiment  # with the values of this run, where the comparison sweeps some
@@ -107,7 +107,7 @@ class Plan:
 
     experiment: Experiment
     home: Path
-    jobs: tuple[Job, ...]
+    jobs: tuple[PlannedRun, ...]
 
     @property
     def open(self) -> int:
@@ -169,7 +169,7 @@ def reopen(
         adopt(plan.home, [(job.directory, job.table) for job in plan.jobs])
         _refuse_changes(plan, str(path), "undo that change")
         return plan
-    job = Job(experiment, experiment.methods[0], experiment.seeds[0], directory)
+    job = PlannedRun(experiment, experiment.methods[0], experiment.seeds[0], directory)
     return Plan(experiment, directory, (job,))
 
 
@@ -210,7 +210,7 @@ def _apart(ours: Mapping[str, Any], theirs: RunSettings) -> int:
 
 
 def carry_out(
-    plan: Plan, watcher: Watcher, order: Callable[[list[Job]], Schedule] = Schedule
+    plan: Plan, watcher: Watcher, order: Callable[[list[PlannedRun]], Schedule] = Schedule
 ) -> list[Outcome]:
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
@@ -276,7 +276,7 @@ def _plan(experiment: Experiment, home: Path) -> Plan:
     return Plan(experiment, home, _once(jobs_of(experiment, home)))
 
 
-def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
+def jobs_of(experiment: Experiment, home: Path) -> list[PlannedRun]:
     """Every method under all conditions with every seed. Those of one federation follow each other: it is
     made once."""
     experiment.count_runs()  # refuses too many, before they are listed
@@ -289,21 +289,21 @@ def jobs_of(experiment: Experiment, home: Path) -> list[Job]:
         for method in variant.methods
     ]
     return [
-        Job(alone, method, seed, home / run_name(alone.table(method, seed)), words)
+        PlannedRun(alone, method, seed, home / run_name(alone.table(method, seed)), words)
         for seed in experiment.seeds
         for alone, method, words in each
     ]
 
 
-def _once(jobs: Sequence[Job]) -> tuple[Job, ...]:
+def _once(jobs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
     """What is the same run under several conditions is the first of them."""
-    first: dict[Path, Job] = {}
+    first: dict[Path, PlannedRun] = {}
     for job in jobs:
         first.setdefault(job.directory, job)
     return tuple(first.values())
 
 
-def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:
+def run_job(job: PlannedRun, watcher: Watcher, engine: Callable[[Task], Engine] | None = None) -> Outcome:
     """One run to its end."""
     numbers, table = read_result(job.directory), job.table
     if numbers is not None:
@@ -322,12 +322,12 @@ def run_job(job: Job, watcher: Watcher, engine: Callable[[Task], Engine] | None 
     return outcome
 
 
-def _outcome(job: Job, metrics: dict[str, float]) -> Outcome:
+def _outcome(job: PlannedRun, metrics: dict[str, float]) -> Outcome:
     ranked_by = job.experiment.evaluation.ranked_by
     return Outcome(job.method.title, job.seed, job.directory, metrics, job.condition, ranked_by=ranked_by)
 
 
-def _add_roster(job: Job, table: dict[str, Any]) -> None:
+def _add_roster(job: PlannedRun, table: dict[str, Any]) -> None:
     """To a complete run of an older fedcohort, if its data are at hand: what looks at it need to know."""
     with suppress(UserError), disk_mistakes(job.directory):
         recorder = _recorder(job, table, job.experiment.task(job.seed))
@@ -335,7 +335,7 @@ def _add_roster(job: Job, table: dict[str, Any]) -> None:
             recorder.describe(only_missing=True)
 
 
-def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
+def _recorder(job: PlannedRun, table: dict[str, Any], task: Task) -> Recorder:
     """With all that a report will need to know, so that it needs neither the data nor the user's code."""
     seen = task if job.method.pooled else task.for_method(job.method)
     profile, told = seen.profile(job.method), task.data.provenance["data"]
@@ -351,7 +351,7 @@ def _recorder(job: Job, table: dict[str, Any], task: Task) -> Recorder:
 
 
 def _run(
-    job: Job, task: Task, recorder: Recorder, watcher: Watcher, engine: Callable[[Task], Engine] | None
+    job: PlannedRun, task: Task, recorder: Recorder, watcher: Watcher, engine: Callable[[Task], Engine] | None
 ) -> Outcome:
     experiment, restored = job.experiment, recorder.open()
     if restored is not None:
@@ -369,7 +369,7 @@ def _run(
     return _outcome(job, result.metrics)
 
 
-def refuse_misfit(state: State, job: Job, task: Task, rounds: int) -> None:
+def refuse_misfit(state: State, job: PlannedRun, task: Task, rounds: int) -> None:
     """Raises UserError if a checkpoint, whole as it is, is none of this task."""
     best = state.best
     late = "" if 0 <= state.round <= rounds else "the number of its rounds"

@@ -13,7 +13,7 @@ from fedcohort.runs.schedule import Schedule, Timed
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
-    from fedcohort.runs.comparison import Job, Plan
+    from fedcohort.runs.comparison import Plan, PlannedRun
 
 
 def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
@@ -44,6 +44,6 @@ def refuse_other_engines(means: Means) -> None:
             )
 
 
-def read_clients(job: "Job") -> Federation:
+def read_clients(job: "PlannedRun") -> Federation:
     """On another machine: all clients, as the method sees them."""
     return job.experiment.task(job.seed).for_method(job.method).data

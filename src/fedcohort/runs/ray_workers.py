@@ -42,7 +42,7 @@ from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
     from fedcohort.data import Dataset
-    from fedcohort.runs.comparison import Job, Watcher
+    from fedcohort.runs.comparison import PlannedRun, Watcher
     from fedcohort.runs.standings import Outcome
 
 BRING = 10.0  # seconds between two times that a run's files are brought back
@@ -84,7 +84,7 @@ class Member:
     cores: int  # of the machine that it uses
     actor: Any
     listener: Listener
-    job: "Job | None" = None
+    job: "PlannedRun | None" = None
 
 
 class RayPool:
@@ -217,7 +217,7 @@ class Runner:
         """So many, from the next round on."""
         pool.CORES = cores
 
-    def start(self, job: "Job", data: "Dataset | None", sign: Sign, files: Files) -> None:
+    def start(self, job: "PlannedRun", data: "Dataset | None", sign: Sign, files: Files) -> None:
         """``data``: None where they are to be read here."""
         if data is not None:
             job.experiment.bring(data)
@@ -237,7 +237,7 @@ class Runner:
         except queue.Empty:
             return found
 
-    def _run(self, job: "Job", sign: Sign, files: Files) -> None:
+    def _run(self, job: "PlannedRun", sign: Sign, files: Files) -> None:
         from fedcohort.runs.comparison import run_job
 
         with tempfile.TemporaryDirectory(prefix="fedcohort-") as folder:

@@ -18,7 +18,7 @@ from fedcohort.core.state import State
 from fedcohort.runs.run import Callback
 
 if TYPE_CHECKING:
-    from fedcohort.runs.comparison import Job, Watcher
+    from fedcohort.runs.comparison import PlannedRun, Watcher
     from fedcohort.runs.standings import Outcome
 
 Key = tuple[str, int]  # title and seed of a run
@@ -62,7 +62,7 @@ class Pace:
 class _Begun:
     """What is known of a run that was begun."""
 
-    job: "Job"
+    job: "PlannedRun"
     since: float
     pace: Pace
     done: int = 0  # rounds
@@ -79,12 +79,12 @@ class _Begun:
 class Schedule:
     """The runs of a comparison that are not complete, ``size`` of them at a time."""
 
-    def __init__(self, jobs: Sequence["Job"], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, jobs: Sequence["PlannedRun"], clock: Callable[[], float] = time.monotonic) -> None:
         self.waiting, self.clock, self.size = list(jobs), clock, 1
         self.begun: dict[Key, _Begun] = {}
-        self.given_up: list[Job] = []  # those that nobody is to begin any more
+        self.given_up: list[PlannedRun] = []  # those that nobody is to begin any more
 
-    def next(self) -> "Job":
+    def next(self) -> "PlannedRun":
         """The one that is to go now."""
         chosen = self._first()
         self.waiting.remove(chosen)
@@ -93,17 +93,17 @@ class Schedule:
         self.begun[chosen.key] = _Begun(chosen, self.clock(), Pace(self.clock), done)
         return chosen
 
-    def _first(self) -> "Job":
+    def _first(self) -> "PlannedRun":
         """Of those that wait one of a method or of a kind that nobody has seen, or else the longest."""
         seen = {alike for begun in self.begun.values() for alike in self._alike(begun.job)}
         paces = self._paces()
 
-        def urgency(job: "Job") -> tuple[list[bool], float]:
+        def urgency(job: "PlannedRun") -> tuple[list[bool], float]:
             return [alike not in seen for alike in reversed(self._alike(job))], self._left(job, paces)
 
         return max(self.waiting, key=urgency)
 
-    def again(self, job: "Job") -> None:
+    def again(self, job: "PlannedRun") -> None:
         """Somebody else has to go on with it."""
         self.waiting.insert(0, job)
 
@@ -125,15 +125,15 @@ class Schedule:
             heapq.heapreplace(ends, ends[0] + seconds)
         return max(ends)
 
-    def _left(self, job: "Job", paces: Paces) -> float:
+    def _left(self, job: "PlannedRun", paces: Paces) -> float:
         """What a run will still take; 0 where nobody can tell."""
         done = self.begun[job.key].done if job.key in self.begun else 0
         return (job.experiment.rounds - done) * self._pace(job, paces)
 
-    def _pace(self, job: "Job", paces: Paces) -> float:
+    def _pace(self, job: "PlannedRun", paces: Paces) -> float:
         return next((paces[alike] for alike in self._alike(job) if alike in paces), 0.0)
 
-    def _alike(self, job: "Job") -> tuple[tuple[str, ...], ...]:
+    def _alike(self, job: "PlannedRun") -> tuple[tuple[str, ...], ...]:
         """By whose runs its pace is judged: those of its kind, before there are any its method's, or all."""
         return ("kind", job.title), ("method", job.method.title), ()
 

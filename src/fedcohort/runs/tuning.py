@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from fedcohort.data.splitting import SplitPlan
-from fedcohort.runs.comparison import Job, Plan, Watcher, carry_out
+from fedcohort.runs.comparison import Plan, PlannedRun, Watcher, carry_out
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.halving import JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.longer import adopt
@@ -92,7 +92,7 @@ class Tuning:
             told = [read_table(job.directory / TABLE) for own, job in runs if own is trial]
             trial.scores[rounds] = fmean(late_score(rows, rounds, metric) for rows in told)
 
-    def _where(self, trial: Trial, variant: tuple[Point, Experiment], seed: int, rounds: int) -> Job:
+    def _where(self, trial: Trial, variant: tuple[Point, Experiment], seed: int, rounds: int) -> PlannedRun:
         """The run that takes a trial to so many rounds; if it was there once, the one that went beyond."""
         jobs = [self._job(trial, *variant, seed, rung) for rung in self.halving.rungs if rung >= rounds]
         return next((job for job in jobs[1:] if job.directory.exists()), jobs[0])
@@ -105,7 +105,7 @@ class Tuning:
         validation = 0.0 if chooses else alone.split.validation
         return replace(alone.split, tuning=JUDGED_ON, validation=validation)
 
-    def _job(self, trial: Trial, condition: Point, variant: Experiment, seed: int, rounds: int) -> Job:
+    def _job(self, trial: Trial, condition: Point, variant: Experiment, seed: int, rounds: int) -> PlannedRun:
         method = variant.methods[trial.method]
         alone = variant.of_one(method)
         (tried,) = with_settings([method], trial.point)
@@ -122,7 +122,7 @@ class Tuning:
             trackers=(),
         )
         words = in_words({**condition, LR: f"{lr:g}"})
-        return Job(asked, tried, seed, self.home / run_name(asked.table(tried, seed)), words)
+        return PlannedRun(asked, tried, seed, self.home / run_name(asked.table(tried, seed)), words)
 
 
 def without_tuned(experiment: Experiment) -> Experiment:

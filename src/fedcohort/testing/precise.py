@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedcohort.core.round.local_training import Descend, Job
+from fedcohort.core.round.local_training import Descend, LocalSteps
 from fedcohort.core.task import Task
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.util.keyed import key_seed
@@ -26,7 +26,9 @@ def precise(task: Task) -> Task:
     return replace(task, model=Precise(task.model.build), federation=replace(task.data, train=train))
 
 
-def taken(work: Job, descend: Descend, kind: torch.dtype = torch.float32) -> tuple[Weights, Tensor | None]:
+def taken(
+    work: LocalSteps, descend: Descend, kind: torch.dtype = torch.float32
+) -> tuple[Weights, Tensor | None]:
     """Where a client's steps lead in this precision, and the loss of each."""
     begun = work.begun()
     weights = Weights(begun.params.to(kind, copy=True), begun.buffers.to(kind, copy=True))

@@ -24,7 +24,7 @@ from fedcohort.util.keyed import generator, key_seed
 GATHER = 1 << 24  # bytes of examples copied at a time
 
 
-class Job(NamedTuple):
+class LocalSteps(NamedTuple):
     """One client's local steps, ready to be taken."""
 
     objective: Objective
@@ -76,8 +76,10 @@ class Job(NamedTuple):
                 yield (x if self.augment is None else self.augment(x, draw)), y
 
 
-Descend = Callable[[Job, Weights], Tensor]  # moves the weights in place, returns the loss of each step
-Gradient = Callable[[Job, Weights, Tensor, Tensor], tuple[Tensor, Tensor]]  # and the loss, on these examples
+Descend = Callable[[LocalSteps, Weights], Tensor]  # moves the weights in place, returns the loss of each step
+Gradient = Callable[
+    [LocalSteps, Weights, Tensor, Tensor], tuple[Tensor, Tensor]
+]  # and the loss, on these examples
 
 
 def batches(rows: Tensor, steps: int, local: Local, smallest: int, key: torch.Generator) -> list[Tensor]:
@@ -108,7 +110,7 @@ def prepare(
     key: tuple[int, int, int],
     rows: Tensor | None = None,
     augment: Augment | None = None,
-) -> Job:
+) -> LocalSteps:
     """The steps of a client whose examples are ``x`` and ``y``, or the given ``rows`` of them."""
     anchor = objective.anchor(view)
     if anchor.pull and anchor.center is None:
@@ -116,10 +118,10 @@ def prepare(
     smallest = 2 if model.needs_pairs else 1
     own = torch.arange(len(y)) if rows is None else rows
     plan = batches(own, view.steps, local, smallest, generator(*key, "batch"))
-    return Job(objective, model, local, x, y, rows, plan, view, anchor, key, augment)
+    return LocalSteps(objective, model, local, x, y, rows, plan, view, anchor, key, augment)
 
 
-def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memory, Trained]:
+def client_round(job: LocalSteps, descend: Descend | None = None) -> tuple[Memory, Memory, Trained]:
     """Trains one client. Returns what goes up, what it remembers, and the outcome."""
     begun = job.begun()
     weights = Weights(begun.params.clone(), begun.buffers.clone())
@@ -139,7 +141,7 @@ def client_round(job: Job, descend: Descend | None = None) -> tuple[Memory, Memo
     return up, mine, trained
 
 
-def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) -> Tensor:
+def by_autograd(job: LocalSteps, weights: Weights, slope_at: Gradient | None = None) -> Tensor:
     """The steps as anyone would write them; the judge of every faster way."""
     slope_at = slope_at or gradient
     pull, center, offset, drift = job.anchor
@@ -161,7 +163,7 @@ def by_autograd(job: Job, weights: Weights, slope_at: Gradient | None = None) ->
     return trace
 
 
-def gradient(job: Job, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def gradient(job: LocalSteps, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Of the objective's loss on these examples, and that loss."""
     params = weights.params.detach().requires_grad_()
     logits = job.model.logits(Weights(params, weights.buffers), x, training=True)

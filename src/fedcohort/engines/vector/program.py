@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.optimiser import rule
-from fedcohort.core.round.local_training import GATHER, Job
+from fedcohort.core.round.local_training import GATHER, LocalSteps
 from fedcohort.data.augment import LUMA
 from fedcohort.engines.chain import Chain
 from fedcohort.engines.vector.language import INT, REAL
@@ -41,7 +41,7 @@ class Program:
         self.call = ctypes.CFUNCTYPE(None, *takes)(self.machine.get_function_address("descend"))
         self.own = threading.local()
 
-    def takes(self, job: Job) -> bool:
+    def takes(self, job: LocalSteps) -> bool:
         """Whether the job's examples are such as the compiled code relies on."""
         if not job.plan or job.x.dtype != torch.float32 or not job.x.is_contiguous():
             return False
@@ -62,7 +62,7 @@ class Program:
         """Whether a batch of so many tells every BatchNorm enough of its channels."""
         return all(samples * layer.output.area >= FEWEST for layer in self.layout.layers if layer.norm)
 
-    def descend(self, job: Job, weights: Weights) -> Tensor | None:
+    def descend(self, job: LocalSteps, weights: Weights) -> Tensor | None:
         """A client's local steps, in place; the loss of each. None, and nothing done, where something is not
         a number any more: zeros that are skipped here would have made more of it."""
         step, (pull, center, offset, drift) = rule(job.local, job.view.lr), job.anchor
@@ -93,7 +93,7 @@ class Program:
         weights.buffers.copy_(buffers)
         return held["losses"]
 
-    def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: Job) -> None:
+    def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: LocalSteps) -> None:
         """The call, without the interpreter's lock; several, where dropout draws very many numbers."""
         draw, steps, samples = generator(*job.key, "dropout"), 0, 0
         few = GATHER // (self.drawn * job.local.batch) if self.drawn else len(job.plan)
@@ -125,7 +125,7 @@ class Program:
         return self.own.memory
 
 
-def capacity(job: Job) -> int:
+def capacity(job: LocalSteps) -> int:
     """For how many samples there is room: the same for all clients, so that memory is taken once."""
     return up(min(job.local.batch, LARGEST), SAMPLES)
 
