@@ -9,7 +9,7 @@ import pytest
 import fedcohort as fc
 
 FILES = {
-    "ward": '''"""Rows of wards, apart from each other by semicolons."""
+    "infirmary": '''"""Rows of wards, apart from each other by semicolons."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from fedcohort.api import (
 
 @register
 @dataclass(frozen=True)
-class Ward:
+class Infirmary:
     path: DataPath
     label: str = "ill"
 
@@ -37,7 +37,7 @@ class Ward:
         x = torch.tensor(np.stack(columns, 1), dtype=torch.float32)
         owner = client_column(frame, "ward")
         numbers = torch.ones(2, dtype=torch.bool)
-        return Dataset(x, y, classes, owner=owner, provenance={"source": "ward"}, numbers=numbers)
+        return Dataset(x, y, classes, owner=owner, provenance={"source": "infirmary"}, numbers=numbers)
 ''',
     "turns": '''"""Examples go round, one after the other."""
 
@@ -93,7 +93,7 @@ def ward(elsewhere: Path) -> Path:
 
 
 def test_they_run_together(ward: Path) -> None:
-    data = fc.load("ward", path=str(ward))
+    data = fc.load("infirmary", path=str(ward))
     assert (len(data), data.classes, len(set(data.owner))) == (60, ("no", "yes"), 3)
     federation = fc.federate(data, fc.partitioner("turns", clients=4))
     assert federation.num_clients == 4
@@ -106,8 +106,8 @@ def test_they_run_together(ward: Path) -> None:
 
 def test_their_mistakes_are_sentences(ward: Path) -> None:
     with pytest.raises(fc.UserError, match="no column 'il', did you mean 'ill'"):
-        fc.load("ward", path=str(ward), label="il")
+        fc.load("infirmary", path=str(ward), label="il")
     with pytest.raises(fc.UserError, match="width"):
         fc.Task.of(
-            fc.federate(fc.load("ward", path=str(ward)), fc.partitioner("turns")), "thin", {"width": 0}
+            fc.federate(fc.load("infirmary", path=str(ward)), fc.partitioner("turns")), "thin", {"width": 0}
         )
