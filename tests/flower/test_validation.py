@@ -10,11 +10,11 @@ from fedcohort.core.engine import Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Memory
-from fedcohort.core.schema import poll_fields, survey_fields, update_fields
+from fedcohort.core.schema import FACTS, cross_fields, poll_fields, survey_fields, update_fields
 from fedcohort.core.tally import BINS
 from fedcohort.core.trust import Trust
 from fedcohort.core.uploads import unmoved
-from fedcohort.flower.fields import read_record
+from fedcohort.flower.fields import read_record, write_fields
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.validation import (
     Expected,
@@ -33,6 +33,34 @@ NAN = math.nan
 
 def accuracy(*values: float) -> Payload:
     return Payload({}, {"accuracy": {"accuracy": torch.tensor(values, dtype=torch.float32)}})
+
+
+def test_a_message_is_written_as_its_fields_say() -> None:
+    exact = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    told = {FACTS: {"loss": None}, "accuracy": {"accuracy": exact}, "probes": {}}
+    facts, tensors = write_fields((*poll_fields(), *cross_fields(2)), told)
+    assert facts == {"loss": None}  # it is withheld
+    assert tensors["accuracy"]["accuracy"].dtype == torch.float32
+    assert tensors.keys() == {"accuracy", "probes"}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({FACTS: {"loss": 1.0, "name": 7}}, "name"),
+        ({FACTS: {"loss": 1.0}, "update": {"delta": torch.zeros(1)}}, "delta"),
+        ({"loss": {"loss": torch.zeros(())}}, "loss"),
+        ({}, "loss"),
+    ],
+)
+def test_what_nobody_declared_is_not_written(told: dict[str, dict[str, object]], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        write_fields(poll_fields(), told)
+
+
+def test_a_tensor_of_another_shape_is_not_written() -> None:
+    with pytest.raises(ValueError, match="3 for 2"):
+        write_fields(cross_fields(2), {"accuracy": {"accuracy": torch.zeros(3)}})
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.5, 0.25), (NAN, NAN)])

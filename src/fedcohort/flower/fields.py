@@ -1,11 +1,37 @@
-"""The numbers of a message, believed as far as the fields of the schema have them."""
+"""The numbers of a message as the schema has them: written by its fields, and believed as far as they go."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from torch import Tensor
 
 from fedcohort.core.records import Memory
 from fedcohort.core.schema import FACTS, Field, Fields
 from fedcohort.flower.messages import NonsenseError, Payload
+
+
+def write_fields(fields: Fields, told: Mapping[str, Mapping[str, Any]]) -> Payload:
+    """A message with these fields and no others, from what is told, record by record; a fact that is None is
+    withheld. ValueError where that is anything else: what nobody declared does not leave a client."""
+    declared = {(field.record, field.name): field for field in fields}
+    numbers = {(record, name): value for record, own in told.items() for name, value in own.items()}
+    if odd := declared.keys() ^ numbers.keys():
+        raise ValueError(f"not as the schema has it: {', '.join(name for _, name in sorted(odd))}")
+    payload = Payload({}, {record: {} for record in told if record != FACTS})
+    for (record, name), field in declared.items():
+        value = numbers[record, name]
+        if record == FACTS:
+            payload.facts[name] = value
+        else:
+            payload.tensors[record][name] = _as_declared(value, field)
+    return payload
+
+
+def _as_declared(value: Tensor, field: Field) -> Tensor:
+    if value.shape != field.shape:
+        raise ValueError(f"{_sides(value.shape)} for {_sides(field.shape)}: {field}")
+    return value.to(field.dtype)
 
 
 def read_facts(payload: Payload, fields: Fields) -> dict[str, Any]:

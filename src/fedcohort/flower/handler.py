@@ -3,9 +3,8 @@
 What the client's own policy forbids is refused here, before anything is computed.
 """
 
-import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import torch
@@ -19,16 +18,28 @@ from fedcohort.core.noise import tidied
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Memory, Recall, Round
 from fedcohort.core.roles import PROBES
-from fedcohort.core.roles.optional import Asks, Polls, Rations, Summarises
+from fedcohort.core.roles.optional import Asks, Polls, Rations
 from fedcohort.core.round.merge import plan_of
-from fedcohort.core.schema import answers_of
+from fedcohort.core.schema import (
+    FACTS,
+    answers_of,
+    by_class_fields,
+    cross_fields,
+    memory_fields,
+    poll_fields,
+    score_fields,
+    survey_fields,
+    training_fields,
+    update_fields,
+)
 from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
 from fedcohort.data.scaling import Rule, Scale
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER, ClientStore
-from fedcohort.flower.ledger import OverspentError
+from fedcohort.flower.data_answer import DataAnswer
+from fedcohort.flower.fields import write_fields
 from fedcohort.flower.messages import Payload, read_models
 from fedcohort.flower.policy import CarefulEngine, Policy, Refusal, refuse, whole
 from fedcohort.models.flat import Weights
@@ -39,7 +50,6 @@ from fedcohort.util.settings import build
 
 log = logging.getLogger("fedcohort.flower")
 
-WITHHELD = "they are not told (--privacy exact would tell them)"
 LATEST = 2**31  # a round after all others
 
 
@@ -61,7 +71,7 @@ class Handler:
         self.reading, self.model = reading, model
         self.engine = ReferenceEngine(task) if policy.exact else CarefulEngine(task)
         self.alone = torch.tensor([0])
-        self.level = policy.level(method.privacy(task.privacy).counts)
+        self.data = DataAnswer(method, task, store, policy, reading)
 
     def answer(self, kind: str, payload: Payload) -> Payload:
         """By the method that is called as the schema calls the message; Refusal where there is no answer."""
@@ -72,78 +82,7 @@ class Handler:
         return answer
 
     def profile(self, payload: Payload) -> Payload:
-        """Who it is; label counts and summaries only if the method uses them, and as the policy has it."""
-        federation = self.task.data
-        splits = federation.train, federation.validation, federation.test
-        facts = {
-            "name": federation.clients[0],
-            "sizes": [int(split.sizes[0]) for split in splits],
-            "classes": list(federation.classes),
-            "shape": list(federation.shape),
-            "vocabulary": federation.vocabulary,
-        }
-        tensors: dict[str, Memory] = {"summaries": {}}
-        if self.method.uses & {"counts", "summary"}:
-            words = self.policy.counts_in_words(self.level)
-            log.info("%s asks for label counts: they are %s", self.method, words)
-        if self.level != "withheld":
-            if "counts" in self.method.uses:
-                tensors["counts"] = {"counts": self._counts()}
-            tensors["summaries"] = {part.name: self._summary(part) for part in self.method.summarising}
-        if federation.moments is not None and self.reading.get("scale", "federated") == "federated":
-            tensors["moments"] = self._moments(*federation.moments)
-        return Payload(facts, tensors)
-
-    def _moments(self, count: Tensor, mean: Tensor, spread: Tensor) -> Memory:
-        """Of each column of the training data, for one scale of all clients. Nothing unless exact tables may
-        be told: a column has no bounds, so no noise would hide a sample. Few numbers count as none."""
-        exact = self.policy.level(self.task.privacy.counts) == "exact"
-        log.info("the run scales by the means of columns: %s", "they are told" if exact else WITHHELD)
-        if not exact:
-            return {}
-        size, few = self.task.data.client(0).size(), self.policy.min_samples
-        known = (count[0] >= few) & (size >= few)
-        told = {"number": count[0], "mean": mean[0], "spread": spread[0]}
-        return {name: torch.where(known, value, 0.0) for name, value in told.items()}
-
-    def _counts(self) -> Tensor:
-        """Label counts of the training data. Those under noise are drawn for all data, because a server
-        chooses the split, and scaled. Those of another column are another question."""
-        federation = self.task.data
-        if self.level == "exact":
-            return federation.counts[0].double()
-        splits = federation.train, federation.validation, federation.test
-        counts = torch.stack([split.counts(federation.num_classes)[0] for split in splits]).sum(0)
-        return self._noised("label counts", {"threshold", "bins", "label"}, federation.classes, counts)
-
-    def _summary(self, part: Summarises) -> Tensor:
-        """What a part counts of the examples, likewise."""
-        federation, classes = self.task.data, self.task.data.num_classes
-        if self.level == "exact":
-            return part.summarise(*federation.train.examples(0), classes).double()
-        filled = self.reading.get("missing") in ("mean", "median")
-        as_is = self.reading.get("scale") == "none" and not filled
-        if federation.provenance.get("data", {}).get("source") == "table" and not as_is:
-            raise refuse(f"a summary for {part.name} with noise: columns are scaled by all of their values")
-        splits = federation.train, federation.validation, federation.test
-        x, y = map(torch.cat, zip(*(split.examples(0) for split in splits), strict=True))
-        table = part.summarise(x, y, classes)
-        cells = [str(number) for number in range(table.numel())]
-        shape = "x".join(map(str, table.shape))
-        what = f"{shape} summary of {part!r}"
-        return self._noised(what, set(self.reading), cells, table.flatten()).view_as(table)
-
-    def _noised(self, what: str, of: Collection[str], cells: Sequence[str], table: Tensor) -> Tensor:
-        """A table as the ledger tells it, scaled to the training data, whose size is known. Data that are
-        read with other options ``of`` the run are another question."""
-        options = {key: value for key, value in sorted(self.reading.items()) if key in of}
-        what = f"{what} {json.dumps(options)}" if options else what
-        size = self.task.data.client(0).size()
-        ledger = self.policy.ledger(self.store.ledger, self.method.privacy(self.task.privacy).epsilon)
-        try:
-            return tidied(torch.tensor(ledger.tell(what, cells, table.tolist())), size)
-        except OverspentError as error:
-            raise refuse(str(error)) from None
+        return self.data.answer()
 
     def poll(self, payload: Payload) -> Payload:
         engine, number = self.present(payload), whole(payload.facts, "number", 0, LATEST)
@@ -154,7 +93,8 @@ class Handler:
             raise refuse(
                 f"the loss on other than {samples or 'all'} samples: {self.method} measures it there"
             )
-        return Payload({"loss": self._loss(engine, self._trial(engine, payload, 1), samples, number)}, {})
+        loss = self._loss(engine, self._trial(engine, payload, 1), samples, number)
+        return write_fields(poll_fields(), {FACTS: {"loss": loss}})
 
     def _loss(
         self, engine: ReferenceEngine, trial: Trial, samples: int | None = None, number: int = 0
@@ -179,7 +119,8 @@ class Handler:
         assert isinstance(grouping, Asks)  # noqa: S101  # or no survey would be answered
         answer = grouping.answer
         _, answers = engine.survey(trial, lambda losses: self.policy.answer(answer, losses))
-        return Payload({}, {"answer": {"answer": answers[0]}})
+        fields = survey_fields(answer, len(trial.models))
+        return write_fields(fields, {"answer": {"answer": answers[0]}})
 
     def training(self, payload: Payload) -> Payload:
         facts, engine = payload.facts, self.present(payload)
@@ -196,14 +137,18 @@ class Handler:
             raise Refusal(messages.NOT_FINITE)
         if answer.mine:
             self.store.remember(answer.mine, number, version, keep)
-        told = {"steps": answer.steps, "size": answer.size}
-        tensors = {"trace": {"trace": self._trace(engine, order, answer)}, "probes": self._probes(answer)}
+        fields = training_fields(self.method, engine.task.data.num_classes, answer.steps, order.probes)
+        told: dict[str, Mapping[str, Any]] = {
+            FACTS: {"steps": answer.steps, "size": answer.size},
+            "trace": {"trace": self._trace(engine, order, answer)},
+            "probes": self._probes(answer),
+        }
         if self.method.silent:  # it trains for itself alone
-            return Payload(told, tensors)
+            return write_fields(fields, told)
         if facts["judged"]:
             self.store.hold(update, number)
-            return Payload(told, tensors)
-        return Payload(told, {**tensors, "update": update})
+            return write_fields(fields, told)
+        return write_fields(fields + update_fields(update), {**told, "update": update})
 
     def _order(self, payload: Payload, mine: Memory) -> Order:
         quota = payload.tensors.get("quota", {}).get("quota")
@@ -239,7 +184,7 @@ class Handler:
         update = self.store.held(whole(payload.facts, "number", 0, LATEST))
         if update is None:
             raise Refusal(messages.NOTHING)
-        return Payload({}, {"update": update})
+        return write_fields(update_fields(update), {"update": update})
 
     def cross(self, payload: Payload) -> Payload:
         engine = self.present(payload)
@@ -247,7 +192,8 @@ class Handler:
         self.policy.check_samples(held, "an accuracy")
         accuracy = engine.cross_accuracy(self._trial(engine, payload))[:, 0]
         told = [self.policy.count(float(each) * held, held) / held for each in accuracy]
-        return Payload({}, {"accuracy": {"accuracy": accuracy if self.policy.exact else torch.tensor(told)}})
+        accuracy = accuracy if self.policy.exact else torch.tensor(told)
+        return write_fields(cross_fields(len(accuracy)), {"accuracy": {"accuracy": accuracy}})
 
     def _trial(self, engine: ReferenceEngine, payload: Payload, most: int | None = None) -> Trial:
         """The models that the message brings, for this client to try."""
@@ -261,7 +207,7 @@ class Handler:
         engine = self.present(payload)
         mine = self._mine(engine, whole(payload.facts, "version", NEVER, LATEST))
         wanted = self.method.objective.init_client(_profile(engine.task))
-        return Payload({}, {"memory": {key: mine[key] for key in wanted}})
+        return write_fields(memory_fields(wanted), {"memory": {key: mine[key] for key in wanted}})
 
     def evaluation(self, payload: Payload) -> Payload:
         """On its test or validation data; if the method polls, also the loss on its training data, which
@@ -274,17 +220,21 @@ class Handler:
             self._keep(*used, payload)
         except Exception:  # somebody's own network, or a full disk: the run goes on without
             log.exception("the model that serves this client cannot be kept for use")
-        told, tensors = self._scores(engine, *used, _samples(facts))
+        told, by_class = self._scores(engine, *used, _samples(facts))
+        fields = score_fields()
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
             told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
+            fields += poll_fields(name="train_loss")
+        fields += by_class_fields(engine.task.data.num_classes) if by_class else ()
+        answer = write_fields(fields, {FACTS: told, **({"by_class": by_class} if by_class else {})})
         if facts["order"] is None:
-            return Payload(told, tensors)
+            return answer
         try:
             trained = self.training(Payload({**facts, **facts["order"]}, payload.tensors))
         except Refusal as refusal:
             trained = Payload({"code": refusal.code}, {})
-        return Payload({**told, "trained": trained.facts}, {**tensors, **trained.tensors})
+        return answer.and_also(Payload({"trained": trained.facts}, trained.tensors))
 
     def _adapted(
         self, engine: ReferenceEngine, model: Memory, kept: Recall | None, how: Mapping[str, Any] | None
@@ -306,8 +256,9 @@ class Handler:
 
     def _scores(
         self, engine: ReferenceEngine, model: Memory, kept: Recall | None, on: Samples
-    ) -> tuple[dict[str, Any], dict[str, Memory]]:
-        """Nothing but their number is told of few samples."""
+    ) -> tuple[dict[str, Any], Memory]:
+        """Of all test samples and, where that may be told, class by class. Nothing but their number is told
+        of few samples."""
         scores = engine.score([(model, self.alone)], kept=kept, on=on)
         size, right, loss = (float(column[0]) for column in scores[:3])
         count = int(size)
@@ -315,10 +266,10 @@ class Handler:
             return {"size": count, "right": None, "loss": None}, {}
         if count and not self.policy.exact:
             right, loss = self.policy.count(right, count), count * self.policy.loss(loss / count, count)
-        tensors: dict[str, Memory] = {}
-        if scores.tally is not None and self.level == "exact":
-            tensors["by_class"] = scores.tally.of_one(engine.task.data.num_classes)
-        return {"size": count, "right": int(right), "loss": loss}, tensors
+        told = {"size": count, "right": int(right), "loss": loss}
+        if scores.tally is None or self.data.level != "exact":
+            return told, {}
+        return told, scores.tally.of_one(engine.task.data.num_classes)
 
     def _served(self, engine: ReferenceEngine, payload: Payload) -> Memory:
         """The model that serves this client: its own, one sent for this, or the one it is to train."""

@@ -68,6 +68,10 @@ class Payload(NamedTuple):
     facts: dict[str, Any]
     tensors: dict[str, Memory]
 
+    def and_also(self, more: "Payload") -> "Payload":
+        """Both in one message."""
+        return Payload({**self.facts, **more.facts}, {**self.tensors, **more.tensors})
+
 
 def write(payload: Payload, written: dict[int, ArrayRecord] | None = None) -> RecordDict:
     """As Flower sends it; ``written`` spares the second writing of a memory that many messages share."""

@@ -1,8 +1,8 @@
 """What clients and the server send each other: every message, number by number.
 
 The bytes in results, the lists of what leaves a client and what it receives, what ``fedcohort methods`` says,
-and the names, shapes, kinds and bounds by which a deployment believes an answer all follow from what is
-written down here.
+how a deployed client writes its answers, and the names, shapes, kinds and bounds by which the server believes
+them all follow from what is written down here.
 """
 
 from fedcohort.core.schema.down import (
