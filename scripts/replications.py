@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcohort.cli.replication_tables import Line, claim_cells, spread
-from fedcohort.replication.folders import RESULTS, Folder, folders
-from fedcohort.replication.results import Result, read_results
-from fedcohort.replication.verdicts import Judged, Verdict, judge
+from fedcohort.runs.replication.folders import RESULTS, Folder, folders
+from fedcohort.runs.replication.results import Result, read_results
+from fedcohort.runs.replication.verdicts import Judged, Verdict, judge
 
 PAPERS = Path(__file__).parents[1] / "papers"
 VERDICTS: tuple[Verdict, ...] = ("confirmed", "weaker", "not reproduced", "reversed", "open")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcohort.advice.evidence import BASE, FEATURES, NAMES, Evidence
+from fedcohort.runs.advice.evidence import BASE, FEATURES, NAMES, Evidence
 from fedcohort.util.cpu import one_thread
 from studies.advice_ranks import ranks_page
 from studies.advice_regret import CHOSEN_ON, Regrets, regret_table, regrets, summary, trusted, verdict
@@ -39,7 +39,7 @@ from studies.skew_metrics import arguments
 
 SMOKE = {"rounds": 3, "evaluate": {"every": 1, "last": LAST}}
 DOCS, MARKED = HERE.parent / "docs" / "advice.md", re.compile(r"<!-- regret -->.*<!-- end -->", re.DOTALL)
-PACKAGE = HERE.parent / "src" / "fedcohort" / "advice"
+PACKAGE = HERE.parent / "src/fedcohort/runs/advice"
 
 
 def main() -> None:
@@ -109,7 +109,7 @@ def best_rates(rows: Rows) -> dict[tuple[str, str], float]:
 
 
 def all_regrets(evidence: Evidence) -> dict[str, Regrets]:
-    """By kind of advice, as :func:`fedcohort.advice.prediction.kinds` names them."""
+    """By kind of advice, as :func:`fedcohort.runs.advice.prediction.kinds` names them."""
     exact, noised = (evidence.where(np.isnan(evidence.epsilon) == known) for known in (True, False))
     return {
         "any": regrets(exact, one_model=False),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-from fedcohort.advice.evidence import Evidence
 from fedcohort.core.method import Method
+from fedcohort.runs.advice.evidence import Evidence
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.expression import parse_one
 from studies.chart import label, picture

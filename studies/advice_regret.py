@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcohort.advice.evidence import BASE, FEATURES, Evidence
-from fedcohort.advice.prediction import expected, nearness
 from fedcohort.core.method import Method
+from fedcohort.runs.advice.evidence import BASE, FEATURES, Evidence
+from fedcohort.runs.advice.prediction import expected, nearness
 from fedcohort.util.keyed import numpy_generator
 from studies.dealing import markdown
 

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedcohort.advice.evidence import EXACT, FEATURES, features_of
 from fedcohort.core.method import Method
 from fedcohort.data import Dataset, load
 from fedcohort.data.scaling import merged, moments, scaled
 from fedcohort.data.sources.memory import keep
 from fedcohort.engines.pool import PoolEngine
+from fedcohort.runs.advice.evidence import EXACT, FEATURES, features_of
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.halving import JUDGED_ON
-from fedcohort.runs.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.over_rounds import ACCURACY
 from fedcohort.runs.run import run
+from fedcohort.runs.tuning.halving import JUDGED_ON
 from fedcohort.util.errors import UserError
 from fedcohort.util.expression import parse_one
 from fedcohort.util.keyed import numpy_generator

@@ -10,14 +10,15 @@ import numpy as np
 import tomli_w
 
 from fedcohort import __version__
-from fedcohort.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES
+from fedcohort.runs.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES
 from studies.advice_runs import LAST, LOCAL, ROWS, SETTINGS, recorded_by
 
 Rows = Sequence[Mapping[str, str]]
 
 
 def evidence_rows(federations: Rows, runs: Rows) -> list[dict[str, str]]:
-    """A row for each federation on which every method was tried: see :mod:`fedcohort.advice.evidence`."""
+    """A row for each federation on which every method was tried, as
+    :mod:`fedcohort.runs.advice.evidence` reads it."""
     scores: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     for run in runs:
         own = scores[*(run[key] for key in NAMES), run["method"]]

@@ -20,7 +20,6 @@ forward()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fedcohort.advice import Advice, advise
     from fedcohort.api import register
     from fedcohort.core.faults import Faults
     from fedcohort.core.method import Method
@@ -44,13 +43,14 @@ if TYPE_CHECKING:
     from fedcohort.python.comparison import Comparison
     from fedcohort.python.experiment import Experiment
     from fedcohort.report import write_diagnosis, write_report
-    from fedcohort.runs.results import results
+    from fedcohort.runs.advice import Advice, advise
+    from fedcohort.runs.outcomes.results import results
     from fedcohort.runs.run import Evaluation, Result, run
     from fedcohort.serving.model import ServedModel, load_model
     from fedcohort.util.errors import UserError
 
 _HOMES = {
-    "fedcohort.advice": ["Advice", "advise"],
+    "fedcohort.runs.advice": ["Advice", "advise"],
     "fedcohort.core.faults": ["Faults"],
     "fedcohort.api": ["register"],
     "fedcohort.core.method": ["Method"],
@@ -75,7 +75,7 @@ _HOMES = {
     "fedcohort.data.partition": ["partitioner"],
     "fedcohort.presets": ["preset"],
     "fedcohort.report": ["write_diagnosis", "write_report"],
-    "fedcohort.runs.results": ["results"],
+    "fedcohort.runs.outcomes.results": ["results"],
     "fedcohort.runs.run": ["Evaluation", "Result", "run"],
     "fedcohort.serving.model": ["ServedModel", "load_model"],
 }

@@ -16,7 +16,7 @@ LONG = "site,label\n" + "".join(f"{'xyz'[row % 3]},{'ab'[row % 2]}\n" for row in
 
 @pytest.fixture(autouse=True)
 def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: EVIDENCE)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: EVIDENCE)
     monkeypatch.setattr("fedcohort.cli.advice_panel.shipped", lambda: EVIDENCE)
     (here / "counts.csv").write_text(COUNTS)
     (here / "long.csv").write_text(LONG)
@@ -43,7 +43,7 @@ def test_a_panel_says_what_to_do_and_why(cli: Cli) -> None:
 
 def test_where_the_table_is_no_judge_tuning_is_advised(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     unsure = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.2, 0.6, 1.0)), any=False)
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: unsure)
     out = " ".join(cli("advise", "counts.csv", "--client", "site").out.replace("│", " ").split())
     assert 'do this tune ifca, scaffold, fedavg, as method = "auto" does' in out
     assert "such advice was not surely better than always the same method" in out
@@ -75,7 +75,7 @@ def test_what_it_reads(cli: Cli, words: tuple[str, ...], clients: int, cohort: i
 
 def test_noise_is_added_as_clients_would(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     noised = table(*((skew, {"scaffold": 0.1}) for skew in (0.2, 0.6, 1.0)), epsilon="1.0")
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: noised)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: noised)
     exact = 0.8 * 20 / 30
     for source in (("counts.csv", "--client", "site"), ("auto.toml",)):
         strict, loose = (
@@ -122,7 +122,7 @@ def test_a_run_tunes_where_the_table_is_no_judge(
 ) -> None:
     """What tuning found best is the only method of the directory, with the settings that were best."""
     unsure = table(*((skew, {"scaffold": 0.1, "fedprox": 0.2}) for skew in (0.2, 0.6, 1.0)), any=False)
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: unsure)
     monkeypatch.setattr("fedcohort.python.auto.EACH", 2)
     answer = cli("run", "auto.toml")
     assert answer.code == 0, answer.err

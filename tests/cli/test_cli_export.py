@@ -18,8 +18,8 @@ import torch
 
 from fedcohort.cli.app import main
 from fedcohort.cli.progress import Silent
-from fedcohort.export.served import Whose, served_model
 from fedcohort.runs.comparison import compare
+from fedcohort.runs.export.served import Whose, served_model
 from fedcohort.runs.recorder import read_table
 from fedcohort.runs.stored import FinishedRun
 from fedcohort.serving.model import load_model
@@ -27,7 +27,7 @@ from support import REPOSITORY
 from support.cli_calls import Answer, Cli
 from support.model_runs import answered_by_run, asked, finished
 
-TRAINING = ("core", "engines", "methods", "presets", "runs", "export", "flower", "report", "diagnosis")
+TRAINING = ("core", "engines", "methods", "presets", "runs", "flower", "report", "diagnosis")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from fedcohort.cli.table_formats import FORMATS
 from fedcohort.cli.tables import results, show_ranking
-from fedcohort.runs.standings import Outcome, rankings
+from fedcohort.runs.outcomes.standings import Outcome, rankings
 from support.cli_calls import Cli
 from support.result_dirs import a_result
 

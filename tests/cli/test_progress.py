@@ -8,8 +8,8 @@ from rich.console import Console
 from fedcohort.cli import progress
 from fedcohort.cli.board import Line, board, duration, sparkline
 from fedcohort.cli.progress import Lines, _LineUpdate
-from fedcohort.runs.schedule import Pace
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.outcomes.standings import Outcome
+from fedcohort.runs.workers.schedule import Pace
 
 
 class Clock:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcohort.export.served import Whose, served_model
 from fedcohort.flower.client_store import last_served
+from fedcohort.runs.export.served import Whose, served_model
 from fedcohort.runs.stored import FinishedRun
 from fedcohort.serving.model import ServedModel, load_model
 from fedcohort.util.errors import UserError

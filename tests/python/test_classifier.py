@@ -99,7 +99,7 @@ def test_pictures_and_networks_of_ones_own():
 @pytest.mark.parametrize(("asked", "became"), [("auto", "ifca"), ("auto(one_model=True)", "scaffold")])
 def test_auto_is_what_is_advised_for_these_labels(asked, became, monkeypatch):
     measured = table(*((skew, {"scaffold": 0.1, "ifca": 0.2}) for skew in (0.0, 0.5, 1.0)))
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: measured)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: measured)
     mine = fc.FederatedClassifier(asked, **QUICK).fit(X, ALIKE, clients=SITES)
     assert str(mine.method_) == became
     named = fc.FederatedClassifier(became, **QUICK).fit(X, ALIKE, clients=SITES)
@@ -111,7 +111,7 @@ def test_where_advice_leaves_it_open_auto_is_tuned(monkeypatch):
     groups are better, whatever the table says, and so is a learning rate that learns."""
     gains = {"fedprox": 0.3, "ifca(groups=2)": 0.2, "scaffold": 0.1, "fedavgm": 0.05}
     unsure = table(*((skew, gains) for skew in (0.0, 0.5, 1.0)), any=False)
-    monkeypatch.setattr("fedcohort.advice.prediction.shipped", lambda: unsure)
+    monkeypatch.setattr("fedcohort.runs.advice.prediction.shipped", lambda: unsure)
     monkeypatch.setattr("fedcohort.python.classifier.EACH", 4)
     asked = fc.FederatedClassifier("auto", **{**QUICK, "rounds": 10, "random_state": 1, "lr": 1e-6})
     mine = asked.fit(X, Y, clients=SITES)

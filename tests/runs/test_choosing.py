@@ -17,10 +17,10 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.comparison import carry_out, compare, extend, prepare, reopen, resume
 from fedcohort.runs.evaluation import Evaluation
 from fedcohort.runs.experiment import Experiment, as_asked
+from fedcohort.runs.outcomes.standings import how_ranked, rank, verdict
 from fedcohort.runs.own_models import OWN
 from fedcohort.runs.recorder import Recorder, read_result
 from fedcohort.runs.run import Callback, Result, chosen_state, final_metrics, run
-from fedcohort.runs.standings import how_ranked, rank, verdict
 from fedcohort.runs.stored import FinishedRun, RunDir, RunSettings
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError

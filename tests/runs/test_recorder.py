@@ -16,9 +16,9 @@ from fedcohort.core.evaluate import Row
 from fedcohort.runs import stored
 from fedcohort.runs.comparison import compare
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.outcomes.standings import Outcome, rank
 from fedcohort.runs.recorder import environment, jsonable, new_directory, read_result, read_table, run_name
 from fedcohort.runs.run import final_metrics
-from fedcohort.runs.standings import Outcome, rank
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 

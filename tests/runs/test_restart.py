@@ -28,9 +28,9 @@ from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
 from fedcohort.runs.comparison import ASKED, StoppedError, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
+from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.recorder import Recorder, read_result
 from fedcohort.runs.run import Callback, Result, run
-from fedcohort.runs.standings import Outcome
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError
 

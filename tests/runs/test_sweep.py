@@ -13,7 +13,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.runs import experiment as experiment_module
 from fedcohort.runs.comparison import Plan, carry_out, compare, extend, prepare, reopen
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.standings import Outcome, with_conditions
+from fedcohort.runs.outcomes.standings import Outcome, with_conditions
 from fedcohort.runs.stored import RunSettings
 from fedcohort.runs.sweep import Sweep
 from fedcohort.util.errors import UserError

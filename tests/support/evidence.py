@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fedcohort.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES, Evidence
+from fedcohort.runs.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES, Evidence
 
 TRUSTED = {"any": True, "one_model": True, "noised": True}
 RATES = {name: {"digits": 0.1} for name in ("fedavg", "scaffold", "fedprox", "ifca")}

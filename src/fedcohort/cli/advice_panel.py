@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedcohort.advice import Advice
-from fedcohort.advice.evidence import BASE, shipped
 from fedcohort.cli.diagnosis_tables import WIDTH
+from fedcohort.runs.advice import Advice
+from fedcohort.runs.advice.evidence import BASE, shipped
 
 
 def show(advice: Advice, console: Console) -> None:

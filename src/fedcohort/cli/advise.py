@@ -11,7 +11,7 @@ from fedcohort.util.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedcohort.advice import Advice
+    from fedcohort.runs.advice import Advice
 
 COHORT = 0.1  # as in experiment files
 
@@ -68,7 +68,7 @@ def _of_experiment(
     path: str, cohort: int | float | None, epsilon: float | None, one_model: bool, seed: int
 ) -> "Advice":
     """As ``method = "auto"`` would choose in it, unless told otherwise."""
-    from fedcohort.runs.auto import Wish, advice_for
+    from fedcohort.runs.advice.auto import Wish, advice_for
     from fedcohort.runs.experiment import Experiment
 
     changes = [] if cohort is None else [f"cohort={cohort}"]
@@ -79,10 +79,10 @@ def _of_experiment(
 def _of_counts(
     counts: "Tensor", cohort: int | float | None, epsilon: float | None, one_model: bool, seed: int
 ) -> "Advice":
-    from fedcohort.advice import advise as advise_counts
     from fedcohort.core.disclosure import noised
     from fedcohort.core.profile import Privacy
     from fedcohort.core.task import cohort_size
+    from fedcohort.runs.advice import advise as advise_counts
     from fedcohort.util.settings import build
 
     size = cohort_size(COHORT if cohort is None else cohort, len(counts), int(counts.any(dim=1).sum()))

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.runs.schedule import Pace
+from fedcohort.runs.workers.schedule import Pace
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 10  # characters of an accuracy curve

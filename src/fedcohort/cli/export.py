@@ -56,11 +56,11 @@ def export(
     """
     if sum(each is not None for each in (client, group, newcomer)) > 1:
         raise UserError("a model is for one: give one of --client, --group and --newcomer")
-    from fedcohort.export.card import card, wrong_with
-    from fedcohort.export.choice import best_run
-    from fedcohort.export.folder import write_model
-    from fedcohort.export.served import Whose, served_model
     from fedcohort.flower.client_store import last_served
+    from fedcohort.runs.export.card import card, wrong_with
+    from fedcohort.runs.export.choice import best_run
+    from fedcohort.runs.export.folder import write_model
+    from fedcohort.runs.export.served import Whose, served_model
     from fedcohort.util.names import safe_name
 
     if (served := last_served(run)) is not None:
@@ -82,8 +82,8 @@ def export(
 
 def _write_kept(served: Path, out: Path, trust: bool) -> None:
     """What a client of a deployment keeps is a model folder without card."""
-    from fedcohort.export.card import plain_card
-    from fedcohort.export.folder import write_model
+    from fedcohort.runs.export.card import plain_card
+    from fedcohort.runs.export.folder import write_model
     from fedcohort.serving.model import FACTS, load_model
     from fedcohort.util.files import fields, read_json
     from fedcohort.util.names import safe_name

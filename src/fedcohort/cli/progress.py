@@ -17,10 +17,10 @@ from fedcohort.cli.tables import messages
 from fedcohort.core.evaluate import VALIDATION, Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
-from fedcohort.runs.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.run import Callback, final_metrics
-from fedcohort.runs.schedule import Pace
-from fedcohort.runs.standings import Outcome
+from fedcohort.runs.workers.schedule import Pace
 from fedcohort.util.words import counted
 
 EVERY = 30.0  # seconds between the lines of one run

@@ -15,7 +15,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.words import counted
 
 if TYPE_CHECKING:
-    from fedcohort.replication.replication import Replication
+    from fedcohort.runs.replication.replication import Replication
 
 LISTED = ("paper", "small")
 
@@ -53,8 +53,8 @@ def replicate(
     [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
     """
     from fedcohort.cli.replication_tables import listing, show_listing, show_table, table_json
-    from fedcohort.replication.folders import folders
-    from fedcohort.replication.replication import Replication
+    from fedcohort.runs.replication.folders import folders
+    from fedcohort.runs.replication.replication import Replication
 
     seconds = seconds_of(budget, "--budget")
     if data is not None:

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from fedcohort.cli.board import duration
 from fedcohort.cli.tables import messages, results
-from fedcohort.replication.folders import UNITS, Published
-from fedcohort.replication.replication import Replication, stale
-from fedcohort.replication.results import Result
-from fedcohort.replication.verdicts import Judged, by_seed, interval, judge
-from fedcohort.runs.standings import deviation
+from fedcohort.runs.outcomes.standings import deviation
+from fedcohort.runs.replication.folders import UNITS, Published
+from fedcohort.runs.replication.replication import Replication, stale
+from fedcohort.runs.replication.results import Result
+from fedcohort.runs.replication.verdicts import Judged, by_seed, interval, judge
 from fedcohort.util.words import counted
 
 

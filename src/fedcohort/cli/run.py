@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedcohort.data import Federation
     from fedcohort.runs.comparison import Plan
     from fedcohort.runs.experiment import Experiment
-    from fedcohort.runs.standings import Outcome
+    from fedcohort.runs.outcomes.standings import Outcome
 
 
 def demo(
@@ -149,7 +149,7 @@ def _carry_out(plan: "Plan", as_json: bool, quiet: bool) -> None:
 
 def _show_outcomes(outcomes: "list[Outcome]", experiment: "Experiment", as_json: bool) -> None:
     from fedcohort.cli.tables import results, show_ranking
-    from fedcohort.runs.standings import SCOPES, rankings, verdict
+    from fedcohort.runs.outcomes.standings import SCOPES, rankings, verdict
 
     references = [method.title for method in experiment.methods if method.pooled]
     ranked = rankings(outcomes, references)

@@ -36,7 +36,7 @@ def table(
     Without --cols, columns are the settings in which the runs of a comparison differ.
     """
     from fedcohort.cli.table_formats import FORMATS
-    from fedcohort.runs.tabulate import tabulate
+    from fedcohort.runs.outcomes.tabulate import tabulate
 
     columns = None if cols is None else _keys(cols)
     found = tabulate(runs, _keys(rows), columns, metric, over, against)

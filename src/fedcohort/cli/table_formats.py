@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.cli.console import PlainConsole
-from fedcohort.runs.cells import Cell
-from fedcohort.runs.conditions import in_words, text
-from fedcohort.runs.flat import Settings
-from fedcohort.runs.standings import nature
-from fedcohort.runs.tabulate import Tabulated
+from fedcohort.runs.outcomes.cells import Cell
+from fedcohort.runs.outcomes.conditions import in_words, text
+from fedcohort.runs.outcomes.flat import Settings
+from fedcohort.runs.outcomes.standings import nature
+from fedcohort.runs.outcomes.tabulate import Tabulated
 from fedcohort.stats.intervals import LEVEL
 from fedcohort.stats.paired import SEEDS
 from fedcohort.util.names import in_markdown, safe_name

@@ -13,9 +13,9 @@ from rich.text import Text
 from fedcohort.cli.console import PlainConsole
 from fedcohort.core.evaluate import VALIDATION
 from fedcohort.core.roles import ROLES
-from fedcohort.runs.conditions import in_words
-from fedcohort.runs.over_rounds import titles
-from fedcohort.runs.standings import (
+from fedcohort.runs.outcomes.conditions import in_words
+from fedcohort.runs.outcomes.over_rounds import titles
+from fedcohort.runs.outcomes.standings import (
     BASELINE,
     Column,
     Standing,

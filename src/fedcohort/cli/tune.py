@@ -12,8 +12,8 @@ from fedcohort.util.budget import EACH, MOST
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
-    from fedcohort.runs.halving import Trial
-    from fedcohort.runs.tuning import Tuning
+    from fedcohort.runs.tuning.halving import Trial
+    from fedcohort.runs.tuning.tuning import Tuning
 
 
 def tune(
@@ -58,7 +58,7 @@ def tune(
     from fedcohort.cli.tables import tell
     from fedcohort.python.comparison import notes
     from fedcohort.report.tuned import write_tuned
-    from fedcohort.runs.tuning_files import begin, reopen, write_best
+    from fedcohort.runs.tuning.files import begin, reopen, write_best
     from fedcohort.util.user_code import resume_command
 
     if resume is not None:
@@ -67,7 +67,7 @@ def tune(
         tuning = reopen(resume, trust)
     else:
         from fedcohort.runs.experiment import Experiment
-        from fedcohort.runs.tuning import without_tuned
+        from fedcohort.runs.tuning.tuning import without_tuned
 
         if trust:
             raise UserError("--trust goes with --resume: an experiment file that you name is trusted")

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from fedcohort.cli.board import Line, board
 from fedcohort.cli.progress import EVERY
-from fedcohort.runs.conditions import in_words
-from fedcohort.runs.schedule import Pace
+from fedcohort.runs.outcomes.conditions import in_words
 from fedcohort.runs.status import Followers, Status
+from fedcohort.runs.workers.schedule import Pace
 
 POLL = 0.5  # seconds between two looks
 

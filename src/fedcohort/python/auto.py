@@ -18,7 +18,7 @@ def decided(experiment: Experiment, out: Path, progress: bool) -> Experiment:
     from fedcohort.cli.progress import watcher_of
     from fedcohort.cli.tables import tell
     from fedcohort.report.tuned import write_tuned  # not before: plotly takes its time
-    from fedcohort.runs.tuning_files import begin, write_best
+    from fedcohort.runs.tuning.files import begin, write_best
 
     among = tuple(method for method in experiment.methods if method.title in experiment.undecided)
     own = {title: local for title, local in experiment.own_local.items() if title in experiment.undecided}

@@ -24,12 +24,12 @@ from fedcohort.data.scaling import scaled
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models import flat_model
 from fedcohort.presets import read_method
-from fedcohort.runs.auto import advice_for, wish_of
+from fedcohort.runs.advice.auto import advice_for, wish_of
 from fedcohort.runs.experiment import HELD_OUT
-from fedcohort.runs.halving import JUDGED_ON, Halving, Trial, late_score
 from fedcohort.runs.run import Evaluation, run
-from fedcohort.runs.search import LR, Search, space_of
 from fedcohort.runs.sweep import with_settings
+from fedcohort.runs.tuning.halving import JUDGED_ON, Halving, Trial, late_score
+from fedcohort.runs.tuning.search import LR, Search, space_of
 from fedcohort.util.budget import EACH
 from fedcohort.util.cpu import one_thread
 from fedcohort.util.errors import UserError

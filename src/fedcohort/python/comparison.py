@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from fedcohort.runs.comparison import Plan, carry_out
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.results import write_summary
-from fedcohort.runs.standings import Outcome, Standing, rankings, with_conditions
+from fedcohort.runs.outcomes.results import write_summary
+from fedcohort.runs.outcomes.standings import Outcome, Standing, rankings, with_conditions
 from fedcohort.util.cpu import one_thread
 
 

@@ -9,7 +9,7 @@ from fedcohort.report.conclusion import Conclusion
 from fedcohort.report.curves import main_curve
 from fedcohort.report.page import Led
 from fedcohort.report.service import Service
-from fedcohort.runs.standings import recalls
+from fedcohort.runs.outcomes.standings import recalls
 from fedcohort.runs.stored import ASKED
 from fedcohort.stats.intervals import LEVEL
 from fedcohort.stats.paired import SEEDS

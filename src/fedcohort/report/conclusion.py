@@ -9,8 +9,17 @@ import numpy as np
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Led
 from fedcohort.report.standings import against_leader, copies_of, standings_of, sureness
-from fedcohort.runs.over_rounds import ACCURACY
-from fedcohort.runs.standings import UNKNOWN, Standing, baseline, cell, nature, remarks, spelled, verdict
+from fedcohort.runs.outcomes.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.standings import (
+    UNKNOWN,
+    Standing,
+    baseline,
+    cell,
+    nature,
+    remarks,
+    spelled,
+    verdict,
+)
 from fedcohort.stats.intervals import Interval, of_mean, of_share
 from fedcohort.stats.paired import SEEDS, Paired
 

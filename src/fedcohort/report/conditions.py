@@ -11,9 +11,9 @@ from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Filter
 from fedcohort.report.standings import standings_of
 from fedcohort.report.style import figure, plain, plain_each
-from fedcohort.runs.conditions import in_words, keys_of, order, text
-from fedcohort.runs.flat import Settings, Value
-from fedcohort.runs.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.conditions import in_words, keys_of, order, text
+from fedcohort.runs.outcomes.flat import Settings, Value
+from fedcohort.runs.outcomes.over_rounds import ACCURACY
 
 PANELS = 12  # most conditions in small charts
 WRITTEN = 12  # most columns of a heat-map whose numbers are written

@@ -16,11 +16,11 @@ from fedcohort.core.evaluate import ANSWERS, Row
 from fedcohort.core.roles import Grouping
 from fedcohort.report.style import look
 from fedcohort.runs.about import About
-from fedcohort.runs.conditions import combinations, joins
-from fedcohort.runs.flat import Settings
-from fedcohort.runs.results import placed_in
+from fedcohort.runs.outcomes.conditions import combinations, joins
+from fedcohort.runs.outcomes.flat import Settings
+from fedcohort.runs.outcomes.results import placed_in
+from fedcohort.runs.outcomes.standings import Outcome, Standing, rank
 from fedcohort.runs.run import final_metrics
-from fedcohort.runs.standings import Outcome, Standing, rank
 from fedcohort.runs.stored import AGAIN, TABLE, RunDir, RunSettings, runs_in
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError

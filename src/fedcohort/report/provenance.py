@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card, Table
-from fedcohort.runs.conditions import in_words, keys_of, text
+from fedcohort.runs.outcomes.conditions import in_words, keys_of, text
 from fedcohort.runs.stored import CONFIG
 from fedcohort.util.files import read_text
 

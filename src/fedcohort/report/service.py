@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from fedcohort.report.evidence import Evidence, Ints, Labels, Run
-from fedcohort.runs.findings import Finding, findings
+from fedcohort.runs.outcomes.findings import Finding, findings
 from fedcohort.stats.label_distances import Array, proportions
 
 FALSE = 0.05  # share of false discoveries among the clients that are named

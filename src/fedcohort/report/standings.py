@@ -8,9 +8,9 @@ from fedcohort.core.evaluate import READABLE, VALIDATION
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Card, Table
-from fedcohort.runs.conditions import in_words
-from fedcohort.runs.over_rounds import ACCURACY, titles
-from fedcohort.runs.standings import (
+from fedcohort.runs.outcomes.conditions import in_words
+from fedcohort.runs.outcomes.over_rounds import ACCURACY, titles
+from fedcohort.runs.outcomes.standings import (
     BASELINE,
     SCOPES,
     UNKNOWN,

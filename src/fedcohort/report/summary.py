@@ -9,7 +9,7 @@ from fedcohort.report.conclusion import Conclusion, is_share
 from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card
 from fedcohort.report.style import COLOURS, OTHERS, figure, plain_each
-from fedcohort.runs.standings import baseline, spelled
+from fedcohort.runs.outcomes.standings import baseline, spelled
 from fedcohort.stats.paired import SEEDS
 
 

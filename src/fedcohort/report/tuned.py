@@ -7,9 +7,9 @@ from typing import Any
 from fedcohort.report import write_page
 from fedcohort.report.page import Card, Filter, Page, Tab, Table
 from fedcohort.report.style import COLOURS, figure, plain
-from fedcohort.runs.halving import Trial
-from fedcohort.runs.search import LR
-from fedcohort.runs.tuning import Tuning
+from fedcohort.runs.tuning.halving import Trial
+from fedcohort.runs.tuning.search import LR
+from fedcohort.runs.tuning.tuning import Tuning
 from fedcohort.util.words import counted
 
 PAGE = "tuned.html"

@@ -20,11 +20,11 @@ from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import About
-from fedcohort.runs.auto import asks_for_auto
+from fedcohort.runs.advice.auto import asks_for_auto
 from fedcohort.runs.experiment import Experiment, difference
-from fedcohort.runs.flat import flat
 from fedcohort.runs.longer import adopt, adopted
-from fedcohort.runs.processes import ProcessPool
+from fedcohort.runs.outcomes.flat import flat
+from fedcohort.runs.outcomes.standings import Outcome, titled
 from fedcohort.runs.recorder import (
     CLIENTS,
     Recorder,
@@ -34,8 +34,6 @@ from fedcohort.runs.recorder import (
     run_name,
 )
 from fedcohort.runs.run import Callback, run
-from fedcohort.runs.schedule import Schedule, Timed
-from fedcohort.runs.standings import Outcome, titled
 from fedcohort.runs.stored import (
     AGAIN,
     ASKED,
@@ -49,6 +47,8 @@ from fedcohort.runs.stored import (
 )
 from fedcohort.runs.sweep import Point, in_words
 from fedcohort.runs.trackers import check_trackers, start_trackers
+from fedcohort.runs.workers.processes import ProcessPool
+from fedcohort.runs.workers.schedule import Schedule, Timed
 from fedcohort.util.checkpoint import CURRENT, write_atomically
 from fedcohort.util.cpu import usable_cores
 from fedcohort.util.errors import UserError
@@ -215,8 +215,8 @@ def carry_out(
     """Every run to its end: complete ones are read, stopped ones continued, the others started.
 
     They go one after the other, each on all cores, until it is seen that all will take long: then they go
-    side by side. On a cluster see :mod:`fedcohort.runs.on_ray`. ``order`` says who goes first, and may give
-    some up.
+    side by side. On a cluster see :mod:`fedcohort.runs.workers.on_ray`. ``order`` says who goes first, and
+    may give some up.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
@@ -225,7 +225,7 @@ def carry_out(
         schedule = order(left)
         timed = Timed(watcher, schedule)
         if plan.experiment.means.ray and left:
-            from fedcohort.runs.on_ray import carry_out_on_ray
+            from fedcohort.runs.workers.on_ray import carry_out_on_ray
 
             carry_out_on_ray(plan, schedule, timed)
         elif side_by_side() > 1:

@@ -32,7 +32,7 @@ from fedcohort.engines.choice import Means
 from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat
 from fedcohort.presets import under_conditions
-from fedcohort.runs.auto import asks_for_auto, refuse_auto, settle
+from fedcohort.runs.advice.auto import asks_for_auto, refuse_auto, settle
 from fedcohort.runs.evaluation import OVER_ROUNDS, Evaluation
 from fedcohort.runs.method_entries import listed, read_methods, read_own_local, write_method
 from fedcohort.runs.overrides import assign, changed, override_all

@@ -30,7 +30,7 @@ from fedcohort.engines.choice import Means
 from fedcohort.models.flat import Weights
 from fedcohort.presets import read_method
 from fedcohort.runs.evaluation import CHOSEN, Evaluation, on_samples
-from fedcohort.runs.over_rounds import ACCURACY, diverged, run_rows, smoothed_row
+from fedcohort.runs.outcomes.over_rounds import ACCURACY, diverged, run_rows, smoothed_row
 from fedcohort.stats.metrics import surpasses
 
 PER_ROUND = "clients_per_round"

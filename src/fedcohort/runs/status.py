@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcohort.runs.conditions import place, planned_runs, swept
 from fedcohort.runs.evaluation import on_samples
-from fedcohort.runs.flat import Settings
-from fedcohort.runs.over_rounds import ACCURACY
+from fedcohort.runs.outcomes.conditions import place, planned_runs, swept
+from fedcohort.runs.outcomes.flat import Settings
+from fedcohort.runs.outcomes.over_rounds import ACCURACY
 from fedcohort.runs.recorder import jsonable
 from fedcohort.runs.stored import (
     AGAIN,

@@ -21,7 +21,7 @@ from fedcohort.core.state import BEST
 from fedcohort.data.revealed import Revealed
 from fedcohort.runs.about import ABOUT, About, built_in_grouping
 from fedcohort.runs.evaluation import CHOSEN, Metric, on_samples
-from fedcohort.runs.flat import flat
+from fedcohort.runs.outcomes.flat import flat
 from fedcohort.stats.label_distances import Array
 from fedcohort.util import checkpoint
 from fedcohort.util.errors import UserError

@@ -1,6 +1,0 @@
-"""Which method to try on a federation, from a table of our own runs on others."""
-
-from fedcohort.advice.evidence import Evidence
-from fedcohort.advice.prediction import Advice, Expected, advise
-
-__all__ = ["Advice", "Evidence", "Expected", "advise"]

@@ -1,0 +1,1 @@
+"""What came out of runs: compared over seeds, told apart by their conditions, tabulated as papers do."""

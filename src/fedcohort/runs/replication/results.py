@@ -1,0 +1,88 @@
+"""``results.csv``: what came out, a line for each run."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any, NamedTuple
+
+from fedcohort.runs.comparison import PlannedRun
+from fedcohort.runs.experiment import config_hash
+from fedcohort.runs.replication.folders import Cell, Folder, number, rows_of
+from fedcohort.runs.stored import NUMBERS, RESTORE, read_environment, read_result
+from fedcohort.util.checkpoint import write_atomically
+from fedcohort.util.filelock import held
+from fedcohort.util.files import damaged
+
+FIRST = ("conditions", "method", "scale", "seed")
+LAST = ("rounds", "seconds", "config", "data", "version", "command")
+
+
+class Result(NamedTuple):
+    """One run that is complete."""
+
+    about: dict[str, str]  # the columns of every results.csv
+    values: dict[str, float]
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.about["conditions"], self.about["method"])
+
+    @property
+    def config(self) -> str:
+        """What names the settings that it was made with."""
+        return self.about["config"]
+
+    @property
+    def seed(self) -> int:
+        return int(self.about["seed"])
+
+
+def read_results(path: Path) -> list[Result]:
+    """All of a file's; none if there is no file."""
+    if not path.exists():
+        return []
+    found = []
+    for row in rows_of(path):
+        about = {key: row.pop(key, "") for key in (*FIRST, *LAST)}
+        for key in ("seed", "rounds", "seconds"):
+            number(about[key], path)
+        if not about["seed"].removeprefix("-").isdecimal():
+            raise damaged(path, f"{about['seed']!r:.40} is no seed")
+        found.append(Result(about, {key: number(text, path, NUMBERS) for key, text in row.items()}))
+    return found
+
+
+def add_results(path: Path, new: Sequence[Result]) -> None:
+    """Beside those that are there, at once or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with held(path.parent):
+        every = [*read_results(path), *new]
+        metrics = list(dict.fromkeys(key for result in every for key in result.values))
+        out = io.StringIO(newline="")
+        writer = csv.DictWriter(out, [*FIRST, *metrics, *LAST], restval="", lineterminator="\n")
+        writer.writeheader()
+        for result in every:
+            known = {key: repr(value) for key, value in result.values.items() if not math.isnan(value)}
+            writer.writerow({**result.about, **known})
+        write_atomically(path, out.getvalue().encode())
+
+
+def settings_hash(table: dict[str, Any]) -> str:
+    """Of a run, wherever its data are."""
+    data = {key: value for key, value in table["data"].items() if key != "root"}
+    return config_hash({**table, "data": data})
+
+
+def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> Result:
+    """What the directory of a complete run tells."""
+    numbers, made = read_result(job.directory) or {}, read_environment(job.directory, RESTORE)
+    told = (
+        *cell, scale, job.seed, job.experiment.rounds, made["seconds"], settings_hash(job.table),
+        made["fingerprint"], made["versions"]["fedcohort"],
+        f"fedcohort replicate {folder.name} --scale {scale} --cells {quote(cell.short(folder.paper))}",
+    )  # fmt: skip
+    about = dict(zip((*FIRST, *LAST), map(str, told), strict=True))
+    return Result(about, {key: numbers.get(key, math.nan) for key in folder.metrics})

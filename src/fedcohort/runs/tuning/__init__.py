@@ -1,0 +1,1 @@
+"""The settings with which each method does best, looked for with the same budget for all."""

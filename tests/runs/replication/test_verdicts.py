@@ -1,0 +1,92 @@
+"""Words of a verdict, by numbers computed by hand."""
+
+import math
+
+import pytest
+
+from fedcohort.runs.replication.folders import Folder
+from fedcohort.runs.replication.results import Result
+from fedcohort.runs.replication.verdicts import interval, judge, verdict
+from fedcohort.util.errors import UserError
+
+# Student's t with 2 degrees of freedom is 4.303. Of 4, 5, 6 the mean is 5, its error 1 / sqrt(3) = 0.5774 and
+# so the interval 5 -+ 2.484.
+
+
+@pytest.mark.parametrize(
+    ("paper", "gaps", "word"),
+    [
+        (6.0, [4, 5, 6], "confirmed"),  # 2.5 to 7.5, and 5 is more than 3
+        (10.0, [4, 5, 6], "confirmed"),  # 5 is just half
+        (10.1, [4, 5, 6], "weaker"),
+        (-6.0, [4, 5, 6], "reversed"),
+        (-6.0, [-4, -5, -6], "confirmed"),
+        (6.0, [1, 5, 9], "not reproduced"),  # 5 -+ 9.9
+        (6.0, [-4, -5, -6], "reversed"),
+        (6.0, [4, 5], "open"),
+        (6.0, [], "open"),
+        (-1.0, [-1, -1, -1], "confirmed"),  # always the same
+        (-1.0, [0, 0, 0], "not reproduced"),
+    ],
+)
+def test_a_verdict_follows_from_the_interval(paper: float, gaps: list[float], word: str) -> None:
+    assert verdict(paper, interval(gaps, [0.0] * len(gaps))) == word
+
+
+def test_the_interval_is_that_of_the_mean() -> None:
+    told = interval([4, 5, 6], [0, 0, 0])
+    assert told is not None
+    assert (told.low, told.high) == (pytest.approx(5 - 2.484, abs=1e-3), pytest.approx(5 + 2.484, abs=1e-3))
+
+
+def result(method: str, seed: int, accuracy: float) -> Result:
+    about = {"conditions": "partition.alpha=50.0", "method": method, "seed": str(seed), "config": ""}
+    return Result(about, {"global.accuracy": accuracy})
+
+
+def test_differences_are_paired_by_seed_and_in_the_table_s_unit(folder: Folder) -> None:
+    """The paper has 72 % and 70 %; a seed that only one of them has does not count."""
+    results = [result("fedavg", seed, 0.7 + 0.01 * seed) for seed in range(5)]
+    results += [result("fedprox", seed, 0.68 + 0.01 * seed) for seed in range(4)]
+    results.append(result("fedprox", 4, math.nan))
+    (judged,) = judge(folder, results)
+    assert judged.paper == 2.0
+    assert judged.gaps == pytest.approx([2.0] * 4)
+    assert (judged.verdict, judged.unit) == ("confirmed", "%")
+
+
+@pytest.mark.parametrize(
+    ("change", "paper", "gaps"),
+    [
+        (('against = "fedprox"', "against = 75.0"), -3.0, [-5.0, -4.0, -3.0]),
+        (
+            ('metric = "global.accuracy"', 'metric = "global.accuracy"\nrelative = true\npaper = 0.5'),
+            0.5,
+            [0.4, 0.42, 0.44],
+        ),
+    ],
+)
+def test_a_number_and_shares_are_differences_too(
+    folder: Folder, change: tuple[str, str], paper: float, gaps: list[float]
+) -> None:
+    path = folder.path / "table.toml"
+    path.write_text(path.read_text().replace(*change))
+    results = [result("fedavg", seed, 0.7 + 0.01 * seed) for seed in range(3)]
+    results += [result("fedprox", seed, 0.5) for seed in range(3)]
+    (judged,) = judge(Folder(folder.path), results)
+    assert judged.paper == paper
+    assert judged.gaps == pytest.approx(gaps)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('against = "fedprox"', "against = 72.0"), "the paper's difference is 0"),
+        (('against = "fedprox"', 'against = "fednova"'), "are not in expected.csv"),
+    ],
+)
+def test_a_claim_that_is_none_is_named(folder: Folder, change: tuple[str, str], words: str) -> None:
+    path = folder.path / "table.toml"
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(UserError, match=words):
+        judge(Folder(folder.path), [])
