@@ -35,6 +35,12 @@ class Case:
     samples: int = 500  # of each client
     cohort: int = 4
     target: float = 1.0  # how many times as fast as the earlier commit
+    evaluated: int = 0  # examples after each round
+
+    @property
+    def visits(self) -> int:
+        """Samples that clients train on in a round, as often as they do."""
+        return self.samples * self.cohort * self.local.get("epochs", 1)
 
 
 SGD = {"lr": 0.01, "momentum": 0.9, "batch": 64}
@@ -49,6 +55,17 @@ CASES = {
     "G": Case("FedGWC's network", "fedgwc_cnn", (3, 32, 32), SGD, 128, 2, target=1.5),
     "N": Case("CIFAR network with BatchNorm and dropout", "cifar_cnn", (3, 32, 32), ADAM, 64, 2, target=1.3),
     "images": Case("changing images alone", "lenet5", (3, 32, 32), CHANGED, 640, target=5.0),
+    "answers": Case("evaluation alone: LeNet-5", "lenet5", (3, 32, 32), SGD, 2500, target=2.0),
+    "run": Case(
+        "a round of FedEntOpt's protocol, evaluated on as many as CIFAR-10 has",
+        "lenet5",
+        (3, 32, 32),
+        {**CHANGED, "epochs": 5},
+        500,
+        10,
+        4.0,
+        10_000,
+    ),
 }
 
 PAGE = """\
@@ -59,8 +76,12 @@ highest]**. Microseconds are CPU time of the whole process for each sample that 
 of a pass's rounds; the median of the passes). Federations are drawn for this page: clients of one size train
 one epoch. Cases like a job of `fedcohort bench` have its network and its optimiser, not its clients.
 
+A target of 1 is *no slower*: it is missed where today was slower in each pass, which happens to two that are
+equally fast in one of 32 measurements of five passes.
+
 Changing images alone is no round. Before, it is the time of the calls that change batches; today, when
 compiled kernels change images on their way in, what a round with changed images takes more than one without.
+Evaluation alone is of each example that is evaluated.
 
 | case | before, us | today, us | CPU: times as fast | on the clock | target | met |
 | --- | --- | --- | --- | --- | --- | --- |"""
@@ -79,6 +100,8 @@ def measure(case: Case) -> dict[str, float]:
     torch.set_num_threads(1)
     if case == CASES["images"]:
         return _measure_images(case)
+    if case == CASES["answers"]:
+        return _measure_answers(case)
     return _measure_rounds(case)
 
 
@@ -96,18 +119,32 @@ def profile(case: Case) -> dict[str, float]:
 
 
 def _measure_rounds(case: Case, workers: int | None = None) -> dict[str, float]:
-    play, taken = _player(case, workers), []
+    return _timed(_player(case, workers), case.visits)
+
+
+def _timed(play: Callable[[], object], samples: int) -> dict[str, float]:
+    """The least of a few times after the first, for each sample."""
+    taken = []
     for _ in range(1 + ROUNDS):
         since = time.perf_counter(), time.process_time()
         play()
         taken.append((time.perf_counter() - since[0], time.process_time() - since[1]))
-    samples = case.samples * case.cohort
     wall, cpu = (1e6 * min(times) / samples for times in zip(*taken[1:], strict=True))
     return {"wall": wall, "cpu": cpu}
 
 
+def _measure_answers(case: Case) -> dict[str, float]:
+    from fedcohort.engines.pool import PoolEngine
+
+    task = _task(case)
+    engine, split, weights = PoolEngine(task), task.federation.train, task.model.init(0)
+    return _timed(lambda: engine.predict(weights, split, split.index), len(split.index))
+
+
 def _player(case: Case, workers: int | None) -> Callable[[], None]:
     """Plays a round at each call."""
+    import torch
+
     from fedcohort.core.method import Method
     from fedcohort.engines.pool import PoolEngine
 
@@ -118,10 +155,13 @@ def _player(case: Case, workers: int | None) -> Callable[[], None]:
     task, method = _task(case), Method.parse("fedavg")
     told, engine = task.profile(method), PoolEngine(task, workers)
     state = loop.start(method, task, told)
+    tried = torch.arange(case.evaluated) % (case.samples * case.cohort)
 
     def play() -> None:
         nonlocal state
         state, _ = loop.step(method, state, task, told, engine)
+        if case.evaluated:
+            engine.predict(state.groups[0].weights, task.federation.train, tried)
 
     return play
 
@@ -213,7 +253,8 @@ def _run(name: str, tree: Path, kind: str = "measure") -> dict[str, float]:
 
 
 def is_met(name: str, pairs: Pairs) -> bool:
-    return median(old["cpu"] / new["cpu"] for old, new in pairs) >= CASES[name].target
+    ratios, target = [old["cpu"] / new["cpu"] for old, new in pairs], CASES[name].target
+    return (max if target == 1 else median)(ratios) >= target
 
 
 def table(commit: str, passes: dict[str, Pairs], profiles: dict[str, dict[str, float]]) -> str:

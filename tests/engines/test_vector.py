@@ -14,6 +14,7 @@ from statistics import median
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import vector_to_parameters
 
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
@@ -250,11 +251,62 @@ def test_a_step_of_a_papers_network_is_as_exact_as_the_reference(monkeypatch):
     assert median(ratios) < FACTOR
 
 
+PLAIN = [name for name in NETWORKS if not name.startswith(("normed", "dropped"))]
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", PLAIN)
+def test_answers_are_the_networks(name, lanes):
+    """For more examples than are answered at a time, with the first weights and with those after steps."""
+    work, ours = job(name, OPTIMISERS["sgd"], size=150), program(name, lanes)
+    weights, module = work.begun(), network(name)[1].build().double()
+    for _ in range(2):
+        vector_to_parameters(weights.params.double(), module.parameters())
+        answers = ours.answers(weights, work.x)
+        assert answers is not None
+        torch.testing.assert_close(answers.double(), module(work.x.double()), rtol=1e-4, atol=1e-5)
+        weights, _ = taken(work, ours.descend)
+
+
+def test_steps_after_answers_are_the_same_steps():
+    """They use the same memory, with room for another number of samples."""
+    work, chain = job("pooled", OPTIMISERS["sgd"]), Chain.of(network("pooled")[1])
+    assert chain is not None
+    before, after = (Program(chain, (3, 9, 32), 8) for _ in range(2))
+    after.answers(work.begun(), torch.rand(150, 3, 9, 32))
+    assert torch.equal(taken(work, after.descend)[0].params, taken(work, before.descend)[0].params)
+
+
+def test_what_evaluation_does_otherwise_is_not_answered():
+    for name in ("normed", "dropped"):
+        work = job(name, OPTIMISERS["sgd"])
+        assert program(name, 8).answers(work.begun(), work.x) is None
+    work, ours = job("pooled", OPTIMISERS["sgd"]), program("pooled", 8)
+    for x in (work.x / 0, work.x.double(), work.x.transpose(2, 3), work.x[:0]):
+        assert ours.answers(work.begun(), x) is None
+
+
+def test_compiled_answers_are_those_of_the_reference_engine(monkeypatch):
+    """Of two models, in pieces, by two workers; each of the pieces is compiled code's."""
+    task, pieces, answers = digits(small_network), [], Program.answers
+
+    def watched(program: Program, weights: Weights, x: torch.Tensor) -> torch.Tensor | None:
+        pieces.append(len(x))
+        found = answers(program, weights, x)
+        assert found is not None
+        return found
+
+    monkeypatch.setattr(Program, "answers", watched)
+    asked = [(task.model.init(seed), torch.arange(seed, 1300)) for seed in range(2)]
+    ours = PoolEngine(task, 2).predict_each(asked, task.data.train)
+    assert sorted(pieces) == [275, 276, 1024, 1024]
+    for here, there in zip(ours, ReferenceEngine(task).predict_each(asked, task.data.train), strict=True):
+        for found, expected in zip(here, there, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_workers_and_a_missing_compiler_change_nothing(monkeypatch):
-    build = lambda classes: nn.Sequential(  # noqa: E731
-        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, classes)
-    )
-    task = Task.of(small_clients(), build, local=OPTIMISERS["momentum"], cohort=4)
+    task = digits(small_network, lr=0.05, momentum=0.9)
 
     def weights(workers: int) -> torch.Tensor:
         return (
@@ -292,6 +344,10 @@ def test_dropout_may_draw_for_a_few_batches_at_a_time(monkeypatch, together):
     usual = after("normed", program("normed", 8))
     monkeypatch.setattr(vector.program, "GATHER", together)
     assert torch.equal(after("normed", program("normed", 8)), usual)
+
+
+def small_network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
 
 
 def normed() -> nn.Module:

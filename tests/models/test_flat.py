@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.models.flat import Flat
+from fedcohort.models.flat import FEWER, TOGETHER, Flat
 
 
 def network() -> nn.Module:
@@ -72,6 +72,16 @@ def test_evaluation_changes_nothing():
     before = weights.buffers.clone()
     flat.logits(weights, x)
     assert weights.buffers.equal(before)
+
+
+@pytest.mark.parametrize(("layer", "most"), [(nn.Conv2d(1, 2, 1), FEWER), (nn.Flatten(), TOGETHER)])
+def test_many_examples_are_answered_a_few_at_a_time(layer, most):
+    """So few of images that what a layer makes of them stays in the processor's cache."""
+    flat, x = Flat(lambda: nn.Sequential(layer, nn.Flatten())), torch.rand(most + 3, 1, 2, 2)
+    weights, sizes = flat.init(0), []
+    flat.module[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    assert flat.answers(weights, x).shape[0] == most + 3
+    assert sizes == [most, 3]
 
 
 def test_buffers_combine_convexly_and_counters_take_the_largest():

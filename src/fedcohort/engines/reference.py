@@ -3,6 +3,7 @@ engine."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from fedcohort.core.uploads import transformed
 from fedcohort.data.federation import Split, take
 from fedcohort.models.flat import Flat, Weights
 
-CHUNK = 4096  # examples evaluated at a time
+CHUNK = 4096  # examples copied at a time
 
 
 class Predicted(NamedTuple):
@@ -82,7 +83,7 @@ class ReferenceEngine:
         if "loss_before" in order.probes:
             sent = Weights(order.down["params"], order.down["buffers"])
             sent = worn(sent, order.mine if self.keeps else None)
-            found["loss_before"] = predict(model, sent, train, rows, self.cap).loss.mean()
+            found["loss_before"] = predict(partial(model.answers, sent), train, rows, self.cap).loss.mean()
         if "outputs" in order.probes:
             found["outputs"] = mean_output(model, trained, train, rows)
         return found
@@ -136,7 +137,7 @@ class ReferenceEngine:
 
     def predict(self, weights: Weights, split: Split, rows: Tensor) -> Predicted:
         """What one model says of each of these rows of a split."""
-        return predict(self.task.model, weights, split, rows, self.cap)
+        return predict(partial(self.task.model.answers, weights), split, rows, self.cap)
 
     def predict_each(self, models: Sequence[tuple[Weights, Tensor]], split: Split) -> list[Predicted]:
         """The same for many models, each with rows of its own."""
@@ -172,11 +173,13 @@ class ReferenceEngine:
 
 
 @torch.no_grad()
-def predict(model: Flat, weights: Weights, split: Split, rows: Tensor, cap: float = math.inf) -> Predicted:
-    """What a model says of these rows, a few thousand at a time."""
+def predict(
+    answers: Callable[[Tensor], Tensor], split: Split, rows: Tensor, cap: float = math.inf
+) -> Predicted:
+    """What a model says of these rows, a few thousand at a time; its ``answers`` to examples are logits."""
     told = []
     for chunk in rows.split(CHUNK) if len(rows) else ():  # many networks cannot reshape an empty batch
-        logits = model.logits(weights, take(split.x, chunk))
+        logits = answers(take(split.x, chunk))
         loss = F.cross_entropy(logits, split.y[chunk], reduction="none").clamp(max=cap)
         told.append(Predicted(loss, logits.argmax(1), logits[:, -1] - logits[:, 0]))
     return Predicted.joined(told)
@@ -186,7 +189,7 @@ def predict(model: Flat, weights: Weights, split: Split, rows: Tensor, cap: floa
 def mean_output(model: Flat, weights: Weights, split: Split, rows: Tensor) -> Tensor:
     """[C]: the class probabilities that a model gives these rows, on average."""
     total = torch.stack(
-        [model.logits(weights, split.x[chunk]).softmax(1).sum(0) for chunk in rows.split(CHUNK)]
+        [model.answers(weights, split.x[chunk]).softmax(1).sum(0) for chunk in rows.split(CHUNK)]
     )
     return total.sum(0) / len(rows)
 

@@ -17,6 +17,8 @@ from torch.func import functional_call
 from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import key_seed
 
+TOGETHER, FEWER = 1024, 64  # examples evaluated at a time; of images whose layers would not stay in the cache
+
 # Layers draw their first weights from PyTorch's global generator: only one thread at a time may make any.
 BUILDING = threading.RLock()
 
@@ -50,6 +52,8 @@ class Flat:
             *self.module.named_buffers(remove_duplicate=False),
         )
         self._tied = len(named) > len(self._params.names) + len(self._buffers.names)  # some have two names
+        convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in self.module.modules())
+        self.together = FEWER if convolves else TOGETHER
         self.num_params, self.num_buffers = self._params.total, self._buffers.total
         counters = [torch.full((b.numel(),), not b.is_floating_point()) for b in self.module.buffers()]
         self.counters = torch.cat(counters) if counters else torch.zeros(0, dtype=torch.bool)
@@ -100,6 +104,10 @@ class Flat:
             self.module.train(training)
         tensors = {**self._params.view(weights.params), **self._statistics(weights.buffers)}
         return functional_call(self.module, tensors, (x,), tie_weights=self._tied)
+
+    def answers(self, weights: Weights, x: Tensor) -> Tensor:
+        """Its outputs in evaluation for one example or more, as many at a time as are computed fastest."""
+        return torch.cat([self.logits(weights, part) for part in x.split(self.together)])
 
     def _statistics(self, vector: Tensor) -> dict[str, Tensor]:
         """The buffers inside the vector; position numbers, masks and the like as what they are."""

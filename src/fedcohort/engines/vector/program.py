@@ -1,8 +1,8 @@
-"""All local steps of a client as one compiled function of a network."""
+"""All local steps of a client, or the answers to many examples, as one compiled function of a network."""
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
 FEWEST = 8  # numbers of a channel in a batch, below which BatchNorm makes too much of their rounding
+TOGETHER = 64  # examples that are answered at a time, where this worker has no memory yet
 PATIENCE = 1.0  # seconds of writing and compiling, after which a word is said; most networks take less
 
 
@@ -85,13 +86,36 @@ class Program:
             given["looks"] = job.augment.looks(map(len, job.plan), draw)
             given["colours"] = torch.cat([job.augment.mean.flatten(), job.augment.std.flatten()])
         held = {name: each.contiguous() for name, each in given.items() if each is not None}
-        numbers = capacity(job), int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
+        numbers = int(step.nesterov), step.lr, pull, step.weight_decay, step.momentum
         self.run(held, numbers, job)
         if not (held["losses"].isfinite().all() and packed.sum().isfinite()):
             return None  # sums are many times as fast, and one that overflows is as good a reason
         self.layout.unpack(packed, weights.params)
         weights.buffers.copy_(buffers)
         return held["losses"]
+
+    def answers(self, weights: Weights, x: Tensor) -> Tensor | None:
+        """The logits of these examples. None where BatchNorm or dropout lie between layers, which are another
+        thing in evaluation, or where something is not a number any more."""
+        plain = x.dtype == torch.float32 and x.is_contiguous() and len(x) > 0
+        if not (plain and self.layout.chain.is_plain):
+            return None
+        room = getattr(self.own, "capacity", TOGETHER)
+        if self.once + self.each * room > MOST:
+            return None
+        rows = torch.arange(len(x))
+        held = {
+            "weights": self.layout.pack(weights.params), "x": x, "rows": rows,
+            "sizes": torch.tensor([len(batch) for batch in rows.split(room)]), "scratch": self.memory(room),
+            "answers": torch.empty(len(x), self.layout.chain.layers[-1].shape[0]),
+        }  # fmt: skip
+        self.take_steps(held, len(held["sizes"]), room)
+        return held["answers"] if held["answers"].isfinite().all() else None
+
+    def take_steps(self, held: Mapping[str, Tensor], steps: int, room: int, *numbers: float) -> None:
+        """The call itself; what an answer has no use for is zero."""
+        pointers = [held[name].data_ptr() if name in held else None for name in ARRAYS]
+        self.call(*pointers, steps, room, *(numbers or (0,) * (len(NUMBERS) - 2)))
 
     def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: LocalSteps) -> None:
         """The call, without the interpreter's lock; several, where dropout draws very many numbers."""
@@ -102,8 +126,7 @@ class Program:
             done = {"rates": steps, "losses": steps, "sizes": steps, "rows": samples, "looks": samples}
             here = {name: array[done.get(name, 0) :] for name, array in held.items()}
             here["keeps"] = self.keeps(batches, draw)
-            pointers = [here[name].data_ptr() if name in here else None for name in ARRAYS]
-            self.call(*pointers, len(batches), *numbers)
+            self.take_steps(here, len(batches), capacity(job), *numbers)
             steps, samples = steps + len(batches), samples + sum(map(len, batches))
 
     def keeps(self, batches: Sequence[Tensor], draw: torch.Generator) -> Tensor:

@@ -1,4 +1,5 @@
-"""Writes the function that takes a client's steps: which kernel comes when, and where its numbers lie."""
+"""Writes the function that takes a client's steps, or answers examples: which kernel comes when, and where
+its numbers lie."""
 
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from fedcohort.engines.vector.memory import Region, Scratch
 ARRAYS = {
     **dict.fromkeys((
         "weights", "slope", "velocity", "second", "center", "offset", "drift", "buffers",
-        "x", "looks", "colours", "scale", "shift", "losses", "rates", "scratch",
+        "x", "looks", "colours", "scale", "shift", "losses", "rates", "scratch", "answers",
     ), REAL),
     **dict.fromkeys(("y", "rows", "sizes"), INT),
     "keeps": BYTE,
@@ -76,7 +77,7 @@ class Writer:
         return stages
 
     def write(self) -> None:
-        """Step after step."""
+        """Step after step; where there is room for answers, they are all that is wanted."""
         code, done = self.code, self.code.register(0)
         with code.loop(self.number["steps"]) as self.step:
             self.samples, self.done = self.array["sizes"][self.step], done.get()
@@ -85,14 +86,27 @@ class Writer:
                 convolution.turn(code, layer, self.array["weights"], turned)
             for stage in self.stages():
                 self.forward(stage)
-            self.lose()
-            with code.loop(self.layout.images[-1].end, code.lanes) as place:
-                self.array["slope"][place] = code.zeros()
-            for stage in reversed(self.stages()):
-                self.backward(stage)
-            self.move()
+            with code.either(self.array["answers"].is_given) as (answers, learns):
+                with answers:
+                    self.answer()
+                with learns:
+                    self.learn()
             done.add(self.samples)
         code.builder.ret_void()
+
+    def answer(self) -> None:
+        """The logits, as they are."""
+        classes = self.layout.chain.layers[-1].shape[0]
+        with self.code.loop(self.samples) as sample, self.code.loop(classes) as each:
+            self.array["answers"][(self.done + sample) * classes + each] = self.inputs[-1].of(sample)[each]
+
+    def learn(self) -> None:
+        self.lose()
+        with self.code.loop(self.layout.images[-1].end, self.code.lanes) as place:
+            self.array["slope"][place] = self.code.zeros()
+        for stage in reversed(self.stages()):
+            self.backward(stage)
+        self.move()
 
     def forward(self, stage: list[int]) -> None:
         code, last, weights = self.code, stage[-1], self.array["weights"]
