@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcohort.cli.replication_tables import Line, claim_cells, spread
+from fedcohort.cli.replication_tables import ComparedNumber, claim_cells, spread
 from fedcohort.runs.replication.folders import RESULTS, Folder, folders
-from fedcohort.runs.replication.results import Result, read_results
+from fedcohort.runs.replication.results import ResultRow, read_results
 from fedcohort.runs.replication.verdicts import Judged, Verdict, judge
 
 PAPERS = Path(__file__).parents[1] / "papers"
@@ -44,7 +44,7 @@ class Checked(NamedTuple):
     judged: Judged
 
 
-def known(folder: Folder, scale: str) -> list[Result]:
+def known(folder: Folder, scale: str) -> list[ResultRow]:
     """What results.csv has at a scale (a test sees to it that all of it is of today's experiment file)."""
     return [each for each in read_results(folder.path / RESULTS) if each.about["scale"] == scale]
 
@@ -117,7 +117,7 @@ def open_claims(claims: Sequence[Checked]) -> str:
 def numbers(folder: Folder, scale: str) -> str:
     """The paper's table, each number followed by ours; empty where nothing of it was made."""
     results = known(folder, scale)
-    lines = [Line(each, results) for each in folder.published]
+    lines = [ComparedNumber(each, results) for each in folder.published]
     made = [line for line in lines if line.values]
     if not made:
         return ""
@@ -135,7 +135,7 @@ def numbers(folder: Folder, scale: str) -> str:
     return "\n\n".join([head, about, table(["", *columns], body)])
 
 
-def both(line: Line) -> str:
+def both(line: ComparedNumber) -> str:
     published = line.published
     ours = spread(line.mean, line.std if len(line.values) > 1 else math.nan, "")
     return f"{spread(published.value, published.std, '')} → {ours} {published.unit}".strip()

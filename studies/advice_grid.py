@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcohort.runs.advice.evidence import BASE, FEATURES, NAMES, Evidence
+from fedcohort.runs.advice.evidence import BASE, FEATURES, NAMES, Measured
 from fedcohort.util.cpu import one_thread
 from studies.advice_ranks import ranks_page
 from studies.advice_regret import CHOSEN_ON, Regrets, regret_table, regrets, summary, trusted, verdict
@@ -52,7 +52,7 @@ def main() -> None:
         tables = record(asked.data, asked.out, asked.workers, asked.smoke, asked.write)
     rates, federations, runs = tables
     rows = evidence_rows(federations, runs)
-    found = all_regrets(Evidence.of(rows, {}))
+    found = all_regrets(Measured.of(rows, {}))
     judged = {kind: trusted(own) for kind, own in found.items()}
     story = about(rows, runs, best_rates(rates)) | {"trusted": judged}
     write(PACKAGE if asked.out == HERE else asked.out, rows, story)
@@ -60,7 +60,7 @@ def main() -> None:
         guide = re.sub(MARKED, lambda _: f"<!-- regret -->\n{summary(found)}\n<!-- end -->", DOCS.read_text())
         DOCS.write_text(guide, encoding="utf-8")
     (asked.out / "advice_grid.md").write_text(page(*tables), encoding="utf-8")
-    for name, text in ranks_page(Evidence.of(rows, {})).items():
+    for name, text in ranks_page(Measured.of(rows, {})).items():
         ((DOCS.parent if asked.out == HERE else asked.out) / name).write_text(text, encoding="utf-8")
 
 
@@ -108,7 +108,7 @@ def best_rates(rows: Rows) -> dict[tuple[str, str], float]:
     return {key: float(row["lr"]) for key, row in best.items()}
 
 
-def all_regrets(evidence: Evidence) -> dict[str, Regrets]:
+def all_regrets(evidence: Measured) -> dict[str, Regrets]:
     """By kind of advice, as :func:`fedcohort.runs.advice.prediction.kinds` names them."""
     exact, noised = (evidence.where(np.isnan(evidence.epsilon) == known) for known in (True, False))
     return {
@@ -118,7 +118,7 @@ def all_regrets(evidence: Evidence) -> dict[str, Regrets]:
     }
 
 
-def wins(evidence: Evidence, rates: Mapping[tuple[str, str], float]) -> Iterator[Sequence[str]]:
+def wins(evidence: Measured, rates: Mapping[tuple[str, str], float]) -> Iterator[Sequence[str]]:
     """How each method did on all federations, the best first."""
     most = np.nanmax(list(evidence.gain.values()), axis=0)
     for method in sorted(evidence.gain, key=lambda method: -float(np.nanmean(evidence.gain[method]))):
@@ -135,7 +135,7 @@ def wins(evidence: Evidence, rates: Mapping[tuple[str, str], float]) -> Iterator
 
 
 def page(rates: Rows, federations: Rows, runs: Rows) -> str:
-    evidence = Evidence.of(evidence_rows(federations, runs), {})
+    evidence = Measured.of(evidence_rows(federations, runs), {})
     exact, found = evidence.where(np.isnan(evidence.epsilon)), all_regrets(evidence)
     return PAGE.format(
         federations=len(exact),

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from fedcohort.core.method import Method
-from fedcohort.runs.advice.evidence import Evidence
+from fedcohort.runs.advice.evidence import Measured
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.expression import parse_one
 from studies.chart import label, picture
@@ -43,7 +43,7 @@ class Ranked(NamedTuple):
     federations: int
 
 
-def ranked(evidence: Evidence, methods: Sequence[str]) -> Ranked | None:
+def ranked(evidence: Measured, methods: Sequence[str]) -> Ranked | None:
     """On the federations that none of them refused; None where these are too few."""
     gains = np.stack([evidence.gain[method] for method in methods], axis=1)
     gains = gains[~np.isnan(gains).any(axis=1)]
@@ -115,7 +115,7 @@ def size_of(names: Mapping[str, str]) -> str:
     return f"{clients}, {100 * float(names['cohort asked']):g}%"
 
 
-def by(evidence: Evidence, kind: Callable[[Mapping[str, str]], str], methods: Sequence[str]) -> str:
+def by(evidence: Measured, kind: Callable[[Mapping[str, str]], str], methods: Sequence[str]) -> str:
     """Mean gains over FedAvg, in points, of each method on the federations of each kind."""
     kinds = np.array([kind(names) for names in evidence.names])
     columns = sorted(set(kinds.tolist()), key=_in_order)
@@ -135,11 +135,11 @@ def by(evidence: Evidence, kind: Callable[[Mapping[str, str]], str], methods: Se
     return markdown(["method", *head], [accuracy, *(list(cells(method)) for method in methods)])
 
 
-def _best(evidence: Evidence, methods: Sequence[str], chosen: Array) -> float:
+def _best(evidence: Measured, methods: Sequence[str], chosen: Array) -> float:
     return float(np.nanmax([_mean(evidence.gain[method][chosen]) for method in methods]))
 
 
-def choices(evidence: Evidence, methods: Sequence[str], single: Sequence[str]) -> dict[str, str]:
+def choices(evidence: Measured, methods: Sequence[str], single: Sequence[str]) -> dict[str, str]:
     """Whose mean gains are largest: of several models where clients have few classes, beside what these gain
     where labels are even, and of one model anywhere."""
     kinds = np.array([skew_of(names) for names in evidence.names])
@@ -170,7 +170,7 @@ def _in_order(name: str) -> tuple[str, list[float]]:
     return re.sub(NUMBER, "", name), [float(number) for number in re.findall(NUMBER, name)]
 
 
-def ranks_page(evidence: Evidence) -> dict[str, str]:
+def ranks_page(evidence: Measured) -> dict[str, str]:
     """The page and its pictures by their names; nothing while there is too little to rank."""
     exact = evidence.where(np.isnan(evidence.epsilon))
     both = {"any": list(exact.gain), "one_model": one_model(list(exact.gain))}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcohort.core.method import Method
-from fedcohort.runs.advice.evidence import BASE, FEATURES, Evidence
+from fedcohort.runs.advice.evidence import BASE, FEATURES, Measured
 from fedcohort.runs.advice.prediction import expected, nearness
 from fedcohort.util.keyed import numpy_generator
 from studies.dealing import markdown
@@ -16,7 +16,7 @@ DRAWS = 2000  # of the bootstrap
 CHOSEN_ON = 52  # federations that were there when the features of prediction.py were chosen
 STIFF = 10.0  # penalty of the regression
 Names = Mapping[str, str]
-Chooser = Callable[[Evidence, Evidence, list[str]], list[str]]  # by the first, for each row of the second
+Chooser = Callable[[Measured, Measured, list[str]], list[str]]  # by the first, for each row of the second
 Regrets = dict[str, dict[str, np.ndarray]]  # by who chooses and by what is held out, of every federation
 
 
@@ -37,7 +37,7 @@ HELD_OUT: dict[str, tuple[Callable[[Names], str], ...]] = {
 }
 
 
-def by_nearest(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
+def by_nearest(known: Measured, asked: Measured, allowed: list[str]) -> list[str]:
     """As ``fedcohort advise`` does."""
     picks = []
     for features, epsilon in zip(asked.features.tolist(), asked.epsilon.tolist(), strict=True):
@@ -47,7 +47,7 @@ def by_nearest(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str
     return picks
 
 
-def by_regression(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
+def by_regression(known: Measured, asked: Measured, allowed: list[str]) -> list[str]:
     """Gains as quadratic functions of the features, by ridge regression."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
@@ -59,7 +59,7 @@ def by_regression(known: Evidence, asked: Evidence, allowed: list[str]) -> list[
     return [allowed[place] for place in guessed.reshape(len(asked), -1).argmax(axis=1).tolist()]
 
 
-def by_mean(known: Evidence, asked: Evidence, allowed: list[str]) -> list[str]:
+def by_mean(known: Measured, asked: Measured, allowed: list[str]) -> list[str]:
     """The method that was best on average, whatever the federation is like."""
     best = max(allowed, key=lambda method: float(np.nanmean(known.gain[method])))
     return [best] * len(asked)
@@ -73,7 +73,7 @@ CHOOSERS: dict[str, Chooser] = {
 
 
 def chosen(
-    evidence: Evidence, choose: Chooser, keys: Sequence[Callable[[Names], str]], allowed: list[str]
+    evidence: Measured, choose: Chooser, keys: Sequence[Callable[[Names], str]], allowed: list[str]
 ) -> list[str]:
     """For each federation, what is chosen by those that share none of the keys; FedAvg if there are none."""
     own = [tuple(key(names) for key in keys) for names in evidence.names]
@@ -88,7 +88,7 @@ def chosen(
     return picks
 
 
-def regrets(evidence: Evidence, one_model: bool) -> Regrets:
+def regrets(evidence: Measured, one_model: bool) -> Regrets:
     """Of every chooser, and of always choosing the same."""
     allowed = [method for method in evidence.gain if not one_model or Method.parse(method).one_model]
     gains = np.stack([evidence.gain[method] for method in allowed])

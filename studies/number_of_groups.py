@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedcohort.data.partition import partitioner
-from fedcohort.stats.clustering import Choice, kmeans_by_silhouette
+from fedcohort.stats.clustering import ChosenGroups, kmeans_by_silhouette
 from fedcohort.stats.label_distances import proportions
 from fedcohort.stats.label_groups import psi_features, standardise
 from studies.chart import lines
@@ -67,7 +67,7 @@ def find_iid(y: np.ndarray, path: Path, smoke: bool) -> list[dict[str, str]]:
 
     def work(clients: int, iid: float, seed: int) -> dict[str, Any]:
         dealt = partitioner("partly_iid", clients=clients, iid=iid, low=0.2, high=0.4)(y, seed)
-        choice: Choice = kmeans_by_silhouette(proportions(dealt.counts(y)), None, seed)
+        choice: ChosenGroups = kmeans_by_silhouette(proportions(dealt.counts(y)), None, seed)
         guess = (choice.labels == np.bincount(choice.labels).argmax()).astype(int)
         scores = {
             "accuracy": accuracy_score(dealt.truth, guess),

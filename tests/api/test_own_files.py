@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fedcohort.api import (
-    DataPath, Dataset, Layout, Places, UserError, as_numbers, client_column, encode_labels, label_column,
+    DataPath, Dataset, TableFormat, Places, UserError, as_numbers, client_column, encode_labels, label_column,
     nearest, read_table, register,
 )
 
@@ -29,7 +29,7 @@ class Infirmary:
     label: str = "ill"
 
     def load(self, where: Places) -> Dataset:
-        frame = read_table(self.path, where, Layout(separator=";"))
+        frame = read_table(self.path, where, TableFormat(separator=";"))
         if self.label not in frame.columns:
             raise UserError(f"no column '{self.label}'{nearest(self.label, frame.columns)}")
         columns = [as_numbers(frame[name]) for name in ("age", "weight")]

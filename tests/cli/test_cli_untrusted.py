@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcohort.cli.http import Server
+from fedcohort.cli.http import PageServer
 from support import REPOSITORY
 from support.cli_calls import Cli, contents
 
@@ -59,8 +59,8 @@ def trap(request: pytest.FixtureRequest, run_once: Callable[..., Path], here: Pa
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[Server]:
-    with Server(root, 0) as server:
+def serving(root: Path) -> Iterator[PageServer]:
+    with PageServer(root, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

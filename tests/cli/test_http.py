@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from fedcohort import report
-from fedcohort.cli.http import HOST, Server
+from fedcohort.cli.http import HOST, PageServer
 from fedcohort.cli.http_pages import curve
 from fedcohort.util.errors import UserError
 from support.cli_calls import Cli
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
     body: str
 
 
-def ask(server: Server, path: str, host: str | None = None, verb: str = "GET") -> Reply:
+def ask(server: PageServer, path: str, host: str | None = None, verb: str = "GET") -> Reply:
     connection = http.client.HTTPConnection(HOST, server.server_port, timeout=30)
     connection.putrequest(verb, path, skip_host=True)
     connection.putheader("Host", host or f"{HOST}:{server.server_port}")
@@ -54,8 +54,8 @@ def ask(server: Server, path: str, host: str | None = None, verb: str = "GET") -
     return reply
 
 
-def start(root: Path) -> Iterator[Server]:
-    with Server(root, 0) as server:
+def start(root: Path) -> Iterator[PageServer]:
+    with PageServer(root, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -64,7 +64,7 @@ def start(root: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(write_run: Write) -> Iterator[Server]:
+def server(write_run: Write) -> Iterator[PageServer]:
     """A directory with one stopped run, and a secret beside it."""
     root = write_run().parents[1]
     (root / "secret.txt").write_text("secret")
@@ -86,20 +86,20 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def test_the_index_lists_runs_with_state_and_accuracy(server: Server) -> None:
+def test_the_index_lists_runs_with_state_and_accuracy(server: PageServer) -> None:
     page = ask(server, "/").body
     for word in ("e-001", "fedavg", "stopped", "2/4", "50.0%", "/report/e-001/fedavg-1a2b3c4d-s0"):
         assert word in page
 
 
-def test_what_users_wrote_is_escaped(write_run: Write, server: Server) -> None:
+def test_what_users_wrote_is_escaped(write_run: Write, server: PageServer) -> None:
     write_run("sly", method="<script>alert(1)</script>")
     assert "<script>alert" not in ask(server, "/").body
     assert "&lt;script&gt;alert" in ask(server, "/").body
 
 
 def test_a_report_is_made_when_asked_for_and_again_when_there_are_new_rounds(
-    server: Server, made: list[list[str]], write_run: Write, tmp_path: Path
+    server: PageServer, made: list[list[str]], write_run: Write, tmp_path: Path
 ) -> None:
     assert made == []
     path = "/report/e-001/fedavg-1a2b3c4d-s0"
@@ -116,7 +116,9 @@ def test_a_report_is_made_when_asked_for_and_again_when_there_are_new_rounds(
     assert made == [[run], [run], [run, "other"]]
 
 
-def test_an_open_page_asks_for_the_version_it_was_made_from(server: Server, made: list[list[str]]) -> None:
+def test_an_open_page_asks_for_the_version_it_was_made_from(
+    server: PageServer, made: list[list[str]]
+) -> None:
     page = ask(server, "/report/e-001").body
     version = ask(server, "/version/e-001").body
     assert '"/version/e-001"' in page
@@ -127,7 +129,7 @@ def test_an_open_page_asks_for_the_version_it_was_made_from(server: Server, made
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "0.0.0.0:{port}"]
 )
-def test_other_hosts_are_refused(server: Server, host: str) -> None:
+def test_other_hosts_are_refused(server: PageServer, host: str) -> None:
     """A page elsewhere that names this machine otherwise must not read reports (DNS rebinding)."""
     reply = ask(server, "/", host.format(port=server.server_port))
     assert reply.status == 403
@@ -135,7 +137,7 @@ def test_other_hosts_are_refused(server: Server, host: str) -> None:
     assert ask(server, "/", f"localhost:{server.server_port}").status == 200
 
 
-def test_only_this_machine_is_listened_to(server: Server) -> None:
+def test_only_this_machine_is_listened_to(server: PageServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
 
 
@@ -155,20 +157,20 @@ def test_only_this_machine_is_listened_to(server: Server) -> None:
         "//etc/passwd",
     ],
 )
-def test_nothing_but_runs_is_served(server: Server, made: list[list[str]], path: str) -> None:
+def test_nothing_but_runs_is_served(server: PageServer, made: list[list[str]], path: str) -> None:
     reply = ask(server, path)
     assert reply.status == 404
     assert "secret" not in reply.body
     assert made == []
 
 
-def test_nothing_can_be_sent(server: Server) -> None:
+def test_nothing_can_be_sent(server: PageServer) -> None:
     for verb in ("POST", "PUT", "DELETE"):
         assert ask(server, "/", verb=verb).status == 501
     assert ask(server, "/", verb="HEAD").body == ""
 
 
-def test_following_pages_fill_no_log(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_following_pages_fill_no_log(server: PageServer, capfd: pytest.CaptureFixture[str]) -> None:
     assert ask(server, "/version/").status == 200
     assert ask(server, "/favicon.ico").status == 204
     assert capfd.readouterr().err == ""
@@ -181,14 +183,14 @@ def test_a_curve_goes_from_bottom_to_top() -> None:
     assert 'points=""' in curve([])
 
 
-def test_pages_may_load_nothing_from_elsewhere(server: Server) -> None:
+def test_pages_may_load_nothing_from_elsewhere(server: PageServer) -> None:
     headers = ask(server, "/").headers
     assert headers["Content-Security-Policy"].startswith("default-src 'self' ")
     assert "http" not in headers["Content-Security-Policy"]
     assert headers["X-Frame-Options"] == "DENY"
 
 
-def test_a_damaged_run_is_a_sentence_not_a_traceback(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_run_is_a_sentence_not_a_traceback(server: PageServer, tmp_path: Path) -> None:
     (tmp_path / "runs/e-001/fedavg-1a2b3c4d-s0/table.csv").write_text("#" * 500)
     reply = ask(server, "/report/e-001")
     assert reply.status == 500
@@ -196,7 +198,7 @@ def test_a_damaged_run_is_a_sentence_not_a_traceback(server: Server, tmp_path: P
     assert "No report" in reply.body
 
 
-def test_a_damaged_comparison_hides_no_other(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_comparison_hides_no_other(server: PageServer, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "runs/e-001", tmp_path / "runs/f-001")
     (tmp_path / "runs/f-001/fedavg-1a2b3c4d-s0/config.toml").write_text("rounds = = 3")
     reply = ask(server, "/")
@@ -207,7 +209,7 @@ def test_a_damaged_comparison_hides_no_other(server: Server, tmp_path: Path) -> 
     assert ask(server, "/version/e-001").status == 200
 
 
-def test_names_that_are_no_text_hide_no_other(server: Server, made: list[list[str]]) -> None:
+def test_names_that_are_no_text_hide_no_other(server: PageServer, made: list[list[str]]) -> None:
     """A file's name may hold any bytes, of a comparison and of a run."""
     (run,) = server.reports.root.glob("*/*/")
     odd = Path(os.fsdecode(bytes(server.reports.root) + b"/odd\xff"))
@@ -222,12 +224,12 @@ def test_names_that_are_no_text_hide_no_other(server: Server, made: list[list[st
 
 
 @pytest.mark.parametrize("path", ["http://[", "//[", "/%ff%00", "/report/%ED%A0%80"])
-def test_odd_paths_are_not_found(server: Server, path: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_odd_paths_are_not_found(server: PageServer, path: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert ask(server, path).status == 404
     assert capfd.readouterr().err == ""
 
 
-def test_what_has_no_round_yet_is_followed_too(server: Server, tmp_path: Path) -> None:
+def test_what_has_no_round_yet_is_followed_too(server: PageServer, tmp_path: Path) -> None:
     """The page says so, and looks again whether there is one."""
     (tmp_path / "runs/e-001/fedavg-1a2b3c4d-s0/table.csv").unlink()
     page = ask(server, "/report/e-001/fedavg-1a2b3c4d-s0").body
@@ -236,7 +238,7 @@ def test_what_has_no_round_yet_is_followed_too(server: Server, tmp_path: Path) -
 
 
 def test_a_browser_that_goes_away_is_no_error(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    server: PageServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It closes the connection while a large report is sent."""
     sent = threading.Event()
@@ -269,10 +271,10 @@ def test_real_runs_have_real_reports_and_are_left_as_they_are(cli: Cli, here: Pa
     assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
 
 
-def test_mistakes(tmp_path: Path, server: Server) -> None:
+def test_mistakes(tmp_path: Path, server: PageServer) -> None:
     with pytest.raises(UserError, match="there is no directory"):
-        Server(tmp_path / "nowhere", 0)
+        PageServer(tmp_path / "nowhere", 0)
     with pytest.raises(UserError, match="choose another --port"):
-        Server(tmp_path, server.server_port)
+        PageServer(tmp_path, server.server_port)
     shutil.rmtree(tmp_path / "runs/e-001")
     assert "No runs yet" in ask(server, "/").body

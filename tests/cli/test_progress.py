@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from fedcohort.cli import progress
-from fedcohort.cli.board import Line, board, duration, sparkline
+from fedcohort.cli.board import RunLine, board, duration, sparkline
 from fedcohort.cli.progress import Lines, _LineUpdate
 from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.workers.schedule import Pace
@@ -68,15 +68,15 @@ def test_sparkline(values: list[float], drawn: str) -> None:
 
 def test_the_board_fits_a_terminal_of_80_columns() -> None:
     pace = Pace(Clock())
-    line = Line("fedlecc+fedprox(mu=0.01)", 12, 500, 250, "running", [0.1] * 100, 14, pace)
-    shown = text(board([line, Line("fedavg", 0, 500, 500, "complete")], "1 of 2 runs complete"))
+    line = RunLine("fedlecc+fedprox(mu=0.01)", 12, 500, 250, "running", [0.1] * 100, 14, pace)
+    shown = text(board([line, RunLine("fedavg", 0, 500, 500, "complete")], "1 of 2 runs complete"))
     assert max(map(len, shown.splitlines())) <= 80
     for word in ("250/500", "10.0%", "14", "complete", "clients"):
         assert word in shown
 
 
 def test_an_accuracy_that_is_not_known_is_called_so() -> None:
-    line = Line("fedavg", 0, 10, 3, "running", [math.nan])
+    line = RunLine("fedavg", 0, 10, 3, "running", [math.nan])
     assert "global accuracy unknown" in str(line)
     shown = text(board([line], "no test samples"))
     assert "unknown" in shown
@@ -86,7 +86,7 @@ def test_an_accuracy_that_is_not_known_is_called_so() -> None:
 def test_while_a_run_waits_for_somebody_to_go_on_no_time_passes() -> None:
     """One that is stopped after two rounds of a second, and goes on an hour later, has seconds left."""
     clock = Clock()
-    line = Line("fedavg", 0, 10, pace=Pace(clock))
+    line = RunLine("fedavg", 0, 10, pace=Pace(clock))
     told = _LineUpdate(line)
     for start in (0, 3600):
         for _ in range(2):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcohort.core import batchnorm, evaluate
-from fedcohort.core.engine import Trial
+from fedcohort.core.engine import ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.round.loop import start, step
@@ -138,16 +138,16 @@ def test_a_client_uses_every_model_with_its_own_statistics(engine):
     expected = [by_hand(task, weights, own[client], client) for client in range(3)]
     losses, accuracy = (torch.tensor(column) for column in zip(*expected, strict=True))
     kept = batchnorm.kept(task, state.clients)
-    torch.testing.assert_close(worker.losses(Trial([weights], everybody, kept)), losses)
+    torch.testing.assert_close(worker.losses(ModelTrial([weights], everybody, kept)), losses)
     other = weights._replace(params=-weights.params)
-    both = Trial([other, weights], everybody, kept)
+    both = ModelTrial([other, weights], everybody, kept)
     _, told = worker.survey(both, lambda each: each.mean(1))
     torch.testing.assert_close(told[:, 1], losses)
     torch.testing.assert_close(worker.cross_accuracy(both)[1], accuracy)
     scores = worker.score(evaluate.serving(Method.parse("fedavg"), state), kept=kept)
     np.testing.assert_allclose(scores.accuracy, accuracy)
     np.testing.assert_allclose(scores.loss / scores.size, losses, rtol=1e-5)
-    with_the_models = worker.losses(Trial([weights], everybody))
+    with_the_models = worker.losses(ModelTrial([weights], everybody))
     assert (with_the_models[:2] - losses[:2]).abs().min() > 0.01  # whose they are makes a difference
     assert with_the_models[2] == pytest.approx(float(losses[2]))
 
@@ -166,7 +166,7 @@ def test_the_loss_before_training_is_that_of_the_own_statistics():
     method = Method.of(Cohorts(((0, 1),)), Method.parse("qfedavg").averaging)
     step(method, first, task, task.profile(method), Watched(task))
     kept = batchnorm.kept(task, first.clients)
-    expected = engine.losses(Trial([first.groups[0].weights], torch.arange(2), kept))
+    expected = engine.losses(ModelTrial([first.groups[0].weights], torch.arange(2), kept))
     torch.testing.assert_close(torch.stack([a.probes["loss_before"] for a in seen]), expected)
 
 

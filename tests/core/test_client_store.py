@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedcohort.core import client_store
-from fedcohort.core.client_store import ClientStore
+from fedcohort.core.client_store import StoredMemories
 from fedcohort.core.method import Method
 from fedcohort.core.state import pack, unpack
 from fedcohort.runs.run import run
@@ -30,7 +30,7 @@ def test_a_run_from_disk_is_the_run_from_memory(method, tmp_path, monkeypatch):
     in_memory = run(method, tiny_task(), 4)
     monkeypatch.setattr(client_store, "IN_MEMORY", 0)
     on_disk = run(method, tiny_task(), 4, folder=tmp_path)
-    assert isinstance(on_disk.state.clients, ClientStore)
+    assert isinstance(on_disk.state.clients, StoredMemories)
     assert on_disk.rows == in_memory.rows
     assert on_disk.state.groups[0].weights.params.equal(in_memory.state.groups[0].weights.params)
     for client, memory in in_memory.state.clients.items():
@@ -44,7 +44,7 @@ def test_memories_that_were_replaced_are_removed(on_disk, tmp_path):
 
 
 def test_a_store_is_a_value(tmp_path):
-    first = ClientStore(tmp_path).updated({3: {"c": torch.ones(2)}}, 0)
+    first = StoredMemories(tmp_path).updated({3: {"c": torch.ones(2)}}, 0)
     second = first.updated({3: {"c": torch.zeros(2)}, 5: {"c": torch.ones(2)}}, 1)
     assert (first[3]["c"].tolist(), second[3]["c"].tolist(), len(first), len(second)) == (
         [1, 1],
@@ -64,7 +64,7 @@ def test_checkpoints_refer_to_the_files(on_disk, tmp_path):
     state = run("scaffold", tiny_task(), 2, folder=tmp_path).state
     tensors = pack(state)
     assert not any(key.startswith("clients/") for key in tensors)
-    restored = unpack(tensors, partial(ClientStore.reopen, tmp_path))
+    restored = unpack(tensors, partial(StoredMemories.reopen, tmp_path))
     more = run("scaffold", tiny_task(), 4, resume=(restored, [])).state
     whole = run("scaffold", tiny_task(), 4, folder=tmp_path / "whole").state
     assert more.groups[0].weights.params.equal(whole.groups[0].weights.params)
@@ -73,7 +73,7 @@ def test_checkpoints_refer_to_the_files(on_disk, tmp_path):
 def test_reading_a_checkpoint_removes_nothing(on_disk, tmp_path):
     tensors = pack(run("scaffold", tiny_task(), 2, folder=tmp_path).state)
     before = files(tmp_path)
-    unpack(tensors, partial(ClientStore.reopen, tmp_path))
+    unpack(tensors, partial(StoredMemories.reopen, tmp_path))
     assert files(tmp_path) == before
 
 
@@ -82,11 +82,11 @@ def test_a_missing_file_is_named(on_disk, tmp_path):
     gone = next(tmp_path.iterdir())
     gone.unlink()
     with pytest.raises(UserError, match=gone.name):
-        unpack(tensors, partial(ClientStore.reopen, tmp_path))
+        unpack(tensors, partial(StoredMemories.reopen, tmp_path))
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    filled = ClientStore(tmp_path).updated({3: {"c": torch.ones(2)}}, 1)
+    filled = StoredMemories(tmp_path).updated({3: {"c": torch.ones(2)}}, 1)
     (path,) = tmp_path.iterdir()
     for damage in (b"", b"x" * 40, path.read_bytes()[:-1]):
         path.write_bytes(damage)
@@ -98,7 +98,7 @@ def test_only_what_is_large_goes_to_disk():
     profile = tiny_task().profile(Method.parse("scaffold"))
     small = Method.parse("scaffold").objective.init_client(profile)
     assert client_store.empty(small, 10_000, None) == {}
-    assert isinstance(client_store.empty({"c": torch.zeros(1_000_000)}, 10_000, None), ClientStore)
+    assert isinstance(client_store.empty({"c": torch.zeros(1_000_000)}, 10_000, None), StoredMemories)
 
 
 def test_a_run_whose_memories_are_elsewhere_cannot_be_resumed_here():

@@ -6,7 +6,7 @@ from torch import nn
 
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.core.served import NOBODY, Service
+from fedcohort.core.served import NOBODY, ServingModels
 from fedcohort.core.task import Task
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.run import run
@@ -19,12 +19,12 @@ def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, classes))
 
 
-def service(text: str, **local: object) -> tuple[Service, Task, dict[str, float]]:
+def service(text: str, **local: object) -> tuple[ServingModels, Task, dict[str, float]]:
     method = Method.parse(text)
     task = Task.of(FEDERATION, normed, local=Local(lr=0.3, batch=4, **local), cohort=0.5)  # type: ignore[arg-type]
     result = run(method, task, 4)
     own = task.for_method(method)
-    return Service.of(method, result.state, own, ReferenceEngine(own)), task, result.metrics
+    return ServingModels.of(method, result.state, own, ReferenceEngine(own)), task, result.metrics
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcohort.core.engine import Order, Trial
+from fedcohort.core.engine import ModelTrial, Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.state import pack, unpack
@@ -127,7 +127,7 @@ def test_evaluation_sees_the_images_as_they_are(task: Task, engine: type[Referen
     weights, test = task.model.init(0), task.federation.test
     changed, unchanged = (engine(one).predict(weights, test, test.index)[0] for one in (task, plain))
     assert torch.equal(changed, unchanged)
-    trial = Trial([weights], torch.arange(task.federation.num_clients))
+    trial = ModelTrial([weights], torch.arange(task.federation.num_clients))
     assert torch.equal(*(engine(one).losses(trial) for one in (task, plain)))
 
 

@@ -14,7 +14,7 @@ from fedcohort.data.columns import Column
 from fedcohort.data.dates import as_dates, date_numbers
 from fedcohort.data.partition import partitioner
 from fedcohort.data.sources.table import refuse_apart
-from fedcohort.data.tables import Layout, separator_of
+from fedcohort.data.tables import TableFormat, separator_of
 from fedcohort.util.errors import UserError
 
 CSV = """row,age,dose,smoker,hospital,ill
@@ -317,7 +317,7 @@ def test_points_stay_where_cells_are_separated_by_commas(tmp_path: Path, cache: 
 
 def test_a_parquet_file_has_no_separator(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet")
-    assert Layout().of(tmp_path / "a.parquet") == Layout(separator=",", decimal=".")
+    assert TableFormat().of(tmp_path / "a.parquet") == TableFormat(separator=",", decimal=".")
 
 
 def test_what_needs_all_rows_in_one_place() -> None:

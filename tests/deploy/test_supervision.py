@@ -10,7 +10,7 @@ from fedcohort.flower import superlink, supernode
 from fedcohort.flower.admission import Admission
 from fedcohort.flower.certs import write_certificates
 from fedcohort.flower.processes import Process, environment
-from fedcohort.flower.superlink import Server
+from fedcohort.flower.superlink import ServerPlaces
 from fedcohort.flower.supernode import Client, node_config
 from fedcohort.util.errors import UserError
 from support.loopback import running_after
@@ -130,7 +130,7 @@ def test_both_programs_of_the_server_are_started_again_and_keys_admitted(tmp_pat
     programs("flwr", ADMIT.format(log=str(calls)))
     listener = Listener("starting it again", times=2)
     with pytest.raises(KeyboardInterrupt):
-        Server(tmp_path / "certs", tmp_path / "home").serve(listener)
+        ServerPlaces(tmp_path / "certs", tmp_path / "home").serve(listener)
     assert {"admitted client-0", "admitted client-1", "serving at 127.0.0.1:8443"} <= set(listener.lines)
     assert [Path(line).name for line in calls.read_text().split()] == ["client-0.pub", "client-1.pub"]
     assert not running_after(lambda: starts(links) + starts(executors), 2)
@@ -138,7 +138,7 @@ def test_both_programs_of_the_server_are_started_again_and_keys_admitted(tmp_pat
 
 def test_a_server_without_certificates_is_not_started(tmp_path):
     with pytest.raises(UserError, match="fedcohort flower certs"):
-        Server(tmp_path, tmp_path / "home").serve(print)
+        ServerPlaces(tmp_path, tmp_path / "home").serve(print)
     assert not (tmp_path / "home").exists()
 
 

@@ -50,7 +50,7 @@ def test_with_a_gpu(monkeypatch):
     assert Means(engine="pool").chosen == ("pool", "cpu")  # it was asked for, and knows no GPU
     with pytest.raises(UserError, match=r"run\.engine = 'pool' computes on cpu, not on cuda"):
         _ = Means("cuda", "pool").chosen
-    made = choice.Kind(lambda task, device: (task, device), ("cpu", "cuda"), ("cpu",))
+    made = choice.EngineKind(lambda task, device: (task, device), ("cpu", "cuda"), ("cpu",))
     monkeypatch.setitem(ENGINES, "batched", made)
     with pytest.warns(RuntimeWarning, match="'batched' runs on cuda, .* never run it.* stay on the CPU"):
         assert Means().engine_for(None) == (None, "cuda")

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from fedcohort.engines.vector import kept as keeping
-from fedcohort.engines.vector.kept import Kept
+from fedcohort.engines.vector.kept import KeptCode
 
 machine = pytest.importorskip("fedcohort.engines.vector.machine", reason="fedcohort[fast] is not installed")
 PROGRAM = "define i32 @answer() {{ ret i32 {} }}"
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptCode:
     monkeypatch.setenv("FEDCOHORT_CACHE", str(tmp_path))
-    kept = Kept("a program")
+    kept = KeptCode("a program")
     kept.write(b"its code")
     return kept
 
 
-def test_what_was_written_is_read_and_nothing_else(kept: Kept) -> None:
+def test_what_was_written_is_read_and_nothing_else(kept: KeptCode) -> None:
     assert kept.read() == b"its code"
-    assert Kept("a program").read() == b"its code"
-    assert Kept("another program").read() is None
+    assert KeptCode("a program").read() == b"its code"
+    assert KeptCode("another program").read() is None
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_what_was_written_is_read_and_nothing_else(kept: Kept) -> None:
     ],
     ids=["cut", "changed", "empty", "a file for all", "a folder for all", "a folder for a group"],
 )
-def test_what_is_not_surely_ours_is_not_executed(harm: Callable[[Path], object], kept: Kept) -> None:
+def test_what_is_not_surely_ours_is_not_executed(harm: Callable[[Path], object], kept: KeptCode) -> None:
     harm(kept.path)
     assert kept.read() is None
 
 
 @pytest.mark.parametrize("strange", ["the file", "the folder", "a folder above", "a link on the way"])
 def test_nothing_of_somebody_elses_is_executed(
-    strange: str, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strange: str, kept: KeptCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even a link to a folder of ours: a download, say."""
     link = tmp_path / "link"
@@ -69,7 +69,7 @@ def test_nothing_of_somebody_elses_is_executed(
     assert kept.read() == (b"other code" if strange == "the file" else b"its code")
 
 
-def test_a_link_or_a_pipe_in_its_place_is_neither_read_nor_followed(kept: Kept, tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_in_its_place_is_neither_read_nor_followed(kept: KeptCode, tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(kept.path.read_bytes())
     kept.path.unlink()
     kept.path.symlink_to(tmp_path / "precious")
@@ -81,12 +81,12 @@ def test_a_link_or_a_pipe_in_its_place_is_neither_read_nor_followed(kept: Kept, 
     assert kept.read() is None
 
 
-def test_what_is_no_program_stays(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_program_stays(kept: KeptCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "MOST", 1)
     others = [kept.path.with_name(f"{number}.o") for number in range(5)]
     for other in others:
         other.write_text("somebody's")
-    Kept("second").write(b"code")
+    KeptCode("second").write(b"code")
     assert all(other.exists() for other in others)
 
 
@@ -96,22 +96,22 @@ def test_where_nothing_can_be_kept_nothing_is(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("FEDCOHORT_CACHE", home if home.startswith("~") else str(tmp_path / home))
-    kept = Kept("a program")
+    kept = KeptCode("a program")
     kept.write(b"its code")
     assert kept.read() is None
 
 
-def test_the_oldest_make_room(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_make_room(kept: KeptCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "MOST", 2)
     os.utime(kept.path, (0, 0))
     for name in ("second", "third"):
-        Kept(name).write(b"code")
+        KeptCode(name).write(b"code")
     assert kept.read() is None
-    assert Kept("second").read() == Kept("third").read() == b"code"
+    assert KeptCode("second").read() == KeptCode("third").read() == b"code"
     assert len(list(kept.path.parent.iterdir())) == 2
 
 
-def test_a_program_is_compiled_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_compiled_once(kept: KeptCode, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(number: int, lanes: int = 8) -> int:
         engine = machine.compiled(PROGRAM.format(number), lanes)
         return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address("answer"))()

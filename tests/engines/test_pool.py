@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedcohort.core.engine import Trial
+from fedcohort.core.engine import ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Anchor, LogitMap, View
@@ -257,9 +257,9 @@ def test_evaluation_agrees_with_the_reference():
     slow, fast = ReferenceEngine(task), PoolEngine(task, 2)
     weights = [task.model.init(seed) for seed in range(3)]
     everyone = torch.arange(task.federation.num_clients)
-    first = Trial(weights[:1], everyone)
+    first = ModelTrial(weights[:1], everyone)
     torch.testing.assert_close(fast.losses(first), slow.losses(first))
-    ours, theirs = (engine.cross_accuracy(Trial(weights, everyone[:4])) for engine in (fast, slow))
+    ours, theirs = (engine.cross_accuracy(ModelTrial(weights, everyone[:4])) for engine in (fast, slow))
     torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
@@ -270,9 +270,9 @@ def test_clients_are_evaluated_in_pieces_and_whole(monkeypatch):
     slow, fast = ReferenceEngine(task), PoolEngine(task, 2)
     weights, everyone = [task.model.init(seed) for seed in range(2)], torch.arange(8)
     assert int(task.federation.train.sizes.min()) > 7
-    first = Trial(weights[:1], everyone)
+    first = ModelTrial(weights[:1], everyone)
     torch.testing.assert_close(fast.losses(first), slow.losses(first))
-    trial = Trial(weights, everyone)
+    trial = ModelTrial(weights, everyone)
     torch.testing.assert_close(fast.cross_accuracy(trial), slow.cross_accuracy(trial), equal_nan=True)
     served = [(weights[0]._asdict(), everyone)]
     assert fast.score(served).right.tolist() == slow.score(served).right.tolist()

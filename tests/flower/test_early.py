@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from fedcohort.core.engine import Order, Trial
+from fedcohort.core.engine import ModelTrial, Order
 from fedcohort.core.method import Method
 from fedcohort.core.trust import Trust
 from fedcohort.flower.engine import Early, FlowerEngine
@@ -43,7 +43,7 @@ def test_a_loss_of_another_model_is_asked_again() -> None:
     engine = FlowerEngine(nodes, Method.parse("fedlecc"), task, {}, Trust())  # type: ignore[arg-type]
     older, now = task.model.init(0), task.model.init(0)
     engine._polled = {0: (now.params, 1.5), 1: (older.params, 2.5)}
-    losses = engine.losses(Trial([now], torch.tensor([0, 1])))
+    losses = engine.losses(ModelTrial([now], torch.tensor([0, 1])))
     assert nodes.written == [1]
     assert losses[0] == 1.5
     assert losses[1].isnan()  # it is asked, and says nothing

@@ -17,7 +17,7 @@ from fedcohort.core.uploads import unmoved
 from fedcohort.flower.fields import read_record, write_fields
 from fedcohort.flower.messages import NonsenseError, Payload
 from fedcohort.flower.validation import (
-    Expected,
+    ExpectedAnswer,
     incredible,
     outsized,
     read_accuracy,
@@ -208,7 +208,7 @@ def test_reach_is_that_of_the_objective() -> None:
     """Two steps of .1 with a pull of 1: .1 and .1 * .9; without it .2."""
     order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1))
     for objective, reach in ((FedProx(mu=1.0), 0.19), (FedProx(mu=0.0), 0.2)):
-        expected = Expected(order, 8, (), 2, True, Method.of(objective), {}, TRUST)
+        expected = ExpectedAnswer(order, 8, (), 2, True, Method.of(objective), {}, TRUST)
         assert expected._reach(2, 8) == pytest.approx(reach)
 
 
@@ -216,7 +216,7 @@ def test_reach_is_that_of_the_objective() -> None:
 def test_losses_of_steps_have_bounds(loss: float) -> None:
     """Two steps on eight samples: the second loss is one that nobody can have."""
     order = Order(0, {"params": torch.zeros(1)}, {}, Local(lr=0.1, steps=2))
-    expected = Expected(order, 8, (), 2, False, Method.parse("fedgwc"), {}, TRUST)
+    expected = ExpectedAnswer(order, 8, (), 2, False, Method.parse("fedgwc"), {}, TRUST)
     told = {"steps": 2, "size": 8}
     assert expected.read(Payload(told, {"trace": {"trace": torch.tensor([0.5, 1e6])}})).steps == 2
     with pytest.raises(NonsenseError, match=r"a number is not between 0 and 1e.*every step's loss"):
@@ -229,7 +229,7 @@ def test_a_sparse_update_is_put_back_in_its_places_and_others_are_refused() -> N
     down = {"params": torch.zeros(4), "buffers": torch.zeros(0)}
     order = Order(0, down, {}, Local(lr=0.1, steps=2), transforms=method.transforms)
     update = update_fields(unmoved(method.objective, method.transforms, down, {}))
-    expected = Expected(order, 8, update, 2, True, method, {}, TRUST)
+    expected = ExpectedAnswer(order, 8, update, 2, True, method, {}, TRUST)
 
     def payload(places: list[int], kind: torch.dtype = torch.int32) -> Payload:
         sent = {"values": torch.tensor([3.0, -1.0]), "places": torch.tensor(places, dtype=kind)}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.core.engine import Trial
+from fedcohort.core.engine import ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.core.round.groups import aggregate
 from fedcohort.core.state import Group
@@ -142,7 +142,7 @@ def test_a_row_is_a_model_and_a_column_a_client(engine):
     split = Split.of(x, y, [torch.arange(4), torch.arange(4, 8)])
     task = Task.of(Federation(split, split, split, ("a", "b"), ("0", "1"), None, {}), "logistic")
     first = Weights(torch.cat([torch.zeros(6), torch.tensor([1.0, 0.0])]), torch.zeros(0))
-    table = engine(task).cross_accuracy(Trial([first, first], torch.tensor([0, 1])))
+    table = engine(task).cross_accuracy(ModelTrial([first, first], torch.tensor([0, 1])))
     assert table.tolist() == [[1.0, 0.0], [1.0, 0.0]]
 
 

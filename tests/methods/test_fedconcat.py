@@ -14,7 +14,6 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Local, Profile
 from fedcohort.core.records import Memory, Merge, Trained, View
 from fedcohort.core.roles import Objective
-from fedcohort.core.round import merge
 from fedcohort.core.round.loop import step
 from fedcohort.core.round.merge import features, merged_task, side_by_side
 from fedcohort.core.state import State, pack, unpack
@@ -107,10 +106,10 @@ def test_features_are_those_of_evaluation():
     torch.testing.assert_close(features(model, model.init(0), x), x)
 
 
-def test_all_examples_are_encoded_however_many_at_a_time(monkeypatch):
-    monkeypatch.setattr(merge, "CHUNK", 3)
-    x = torch.arange(14.0).view(7, 2)
-    torch.testing.assert_close(features(Flat(lambda: nn.Linear(2, 3)), Weights(torch.ones(9), x[:0]), x), x)
+def test_all_examples_are_encoded_however_many_at_a_time():
+    x, model = torch.arange(14.0).view(7, 2), Flat(lambda: nn.Linear(2, 3))
+    model.together = 3
+    torch.testing.assert_close(features(model, Weights(torch.ones(9), x[:0]), x), x)
 
 
 def test_megabytes_of_the_published_setting():

@@ -7,7 +7,7 @@ import torch
 
 from fedcohort.core.method import Method
 from fedcohort.core.records import Updates
-from fedcohort.core.round.cohort import Choice, judge
+from fedcohort.core.round.cohort import ChosenCohort, judge
 from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.fedentropy import FedEntropy
@@ -101,7 +101,7 @@ class SecondCohortOnly(FedEntropy):
 def test_a_cohort_that_is_not_judged_wants_all_its_clients():
     """Client 1 is in both cohorts: the first wants it, so only 2 is declined."""
     nows = [replace(round_of(FIVE, 2), group=g, selected=torch.tensor([g, g + 1])) for g in (0, 1)]
-    choices = [Choice(now, {}, now.members[:0], {}) for now in nows]
+    choices = [ChosenCohort(now, {}, now.members[:0], {}) for now in nows]
     wanted, marked = judge(Method.of(SecondCohortOnly()), choices, updates_of([0, 1, 2]))
     assert wanted.ids.tolist() == [0, 1]
     assert [choice.now.declined.tolist() for choice in marked] == [[], [2]]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedcohort.core.engine import Trial
+from fedcohort.core.engine import ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.methods.power_of_choice import PowerOfChoice
@@ -126,7 +126,7 @@ def test_cpow_polls_a_batch():
     """One example instead of all: the loss is that of a single row, and another one next round."""
     task = tiny_task()
     weights = task.model.init(0)
-    engine, trial = ReferenceEngine(task), Trial([weights], torch.tensor([0]))
+    engine, trial = ReferenceEngine(task), ModelTrial([weights], torch.tensor([0]))
     rows = task.federation.train.rows(0)
     each = engine.predict(weights, task.federation.train, rows)[0]
     drawn = {float(engine.losses(trial, 1, number)) for number in range(10)}

@@ -152,7 +152,7 @@ def test_the_committed_pages_are_those_of_the_committed_rows(
 def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the table that ships is theirs."""
     monkeypatch.syspath_prepend(str(REPOSITORY))
-    from fedcohort.runs.advice.evidence import Evidence, shipped
+    from fedcohort.runs.advice.evidence import Measured, shipped
     from studies.advice_grid import all_regrets
     from studies.advice_ranks import ranks_page
     from studies.advice_regret import summary, trusted
@@ -163,9 +163,9 @@ def test_the_guide_tells_the_regret_of_the_committed_rows(monkeypatch: pytest.Mo
     )
     made = evidence_rows(federations, runs)
     assert rows((REPOSITORY / "src/fedcohort/runs/advice/evidence.csv").read_text()) == made
-    found = all_regrets(Evidence.of(made, {}))
+    found = all_regrets(Measured.of(made, {}))
     assert summary(found) in (REPOSITORY / "docs/advice.md").read_text()
-    for name, text in ranks_page(Evidence.of(made, {})).items():
+    for name, text in ranks_page(Measured.of(made, {})).items():
         assert (REPOSITORY / "docs" / name).read_text() == text
     assert shipped().about["trusted"] == {kind: trusted(own) for kind, own in found.items()}
 

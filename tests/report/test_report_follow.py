@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedcohort.cli import http, http_pages
-from fedcohort.cli.http import Server
+from fedcohort.cli.http import PageServer
 from support.report_runs import run_tiny
 
 
@@ -26,9 +26,9 @@ def growing(tmp_path: Path) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def server(growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer]:
     monkeypatch.setattr(http, "PAUSE", 0.2)
-    with Server(growing[0].parents[2], 0) as running:
+    with PageServer(growing[0].parents[2], 0) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield running
@@ -37,7 +37,7 @@ def server(growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
-    browser: Any, server: Server, growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+    browser: Any, server: PageServer, growing: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A report takes a while to make; meanwhile the list, which is still shown, learns of a new round."""
     table, whole = growing
@@ -57,7 +57,7 @@ def test_a_click_on_the_list_is_not_lost_when_the_list_has_news(
 
 
 def test_a_page_follows_its_run_and_keeps_its_tab(
-    browser: Any, server: Server, growing: tuple[Path, str], tmp_path: Path
+    browser: Any, server: PageServer, growing: tuple[Path, str], tmp_path: Path
 ) -> None:
     table, whole = growing
     page, said = browser.new_page(), []

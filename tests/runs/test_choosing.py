@@ -161,7 +161,7 @@ def test_stopped_and_continued_is_uninterrupted(
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
     last = unpack(
         checkpoint.load(tmp_path / "whole")[0],
-        lambda v: client_store.ClientStore.reopen(tmp_path / "whole/clients", v),
+        lambda v: client_store.StoredMemories.reopen(tmp_path / "whole/clients", v),
     )
     assert same(chosen_state(last, whole.metrics), whole.chosen)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from fedcohort.runs.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES, Evidence
+from fedcohort.runs.advice.evidence import BASE, ERROR, FEATURES, GAIN, NAMES, Measured
 
 TRUSTED = {"any": True, "one_model": True, "noised": True}
 RATES = {name: {"digits": 0.1} for name in ("fedavg", "scaffold", "fedprox", "ifca")}
 
 
-def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "", **trusted: bool) -> Evidence:
+def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "", **trusted: bool) -> Measured:
     """Federations that differ in skew alone, with what methods gained there."""
     rows = []
     for skew, gains in federations:
@@ -17,4 +17,4 @@ def table(*federations: tuple[float, Mapping[str, float]], epsilon: str = "", **
         for method, gain in {BASE: 0.0, **gains}.items():
             row |= {GAIN + method: str(gain), ERROR + method: "0.01"}
         rows.append(row)
-    return Evidence.of(rows, {"rates": RATES, "trusted": {**TRUSTED, **trusted}})
+    return Measured.of(rows, {"rates": RATES, "trusted": {**TRUSTED, **trusted}})

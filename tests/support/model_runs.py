@@ -9,7 +9,7 @@ import polars as pl
 import torch
 
 from fedcohort.cli.progress import Silent
-from fedcohort.core.served import Service
+from fedcohort.core.served import ServingModels
 from fedcohort.data.columns import row_order
 from fedcohort.data.locate import Places
 from fedcohort.data.tables import read_table
@@ -107,7 +107,7 @@ def answered_by_run(experiment: Experiment) -> list[Known]:
     task = experiment.task(seed).for_method(method)
     if method.pooled:  # whose data were whose, all the same
         task = replace(task, federation=experiment.federation(seed))
-    service = Service.of(method, result.state, task, ReferenceEngine(task))
+    service = ServingModels.of(method, result.state, task, ReferenceEngine(task))
     raw, train = raw_rows(experiment), experiment.federation(seed).train
     known = []
     for client in range(train.num_clients):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order
 from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory
 from fedcohort.core.roles import Objective
@@ -50,7 +50,7 @@ class Dictated(ReferenceEngine):
             answers.append(Answer(order.client, {"delta": delta}, {}, *tail))
         return answers
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         clients = trial.clients.tolist()
         self.asked.append(clients)
         told = [answer(torch.tensor(self.losses_of[c])[:, None]) for c in clients]

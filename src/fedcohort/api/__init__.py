@@ -62,9 +62,9 @@ from fedcohort.data.locate import DataPath, HubPath, Places, Remote
 from fedcohort.data.partition import PARTITIONS, Domain, Partition, Partitioner, Rows
 from fedcohort.data.partition._dealing import deal_counts, rows_by_client
 from fedcohort.data.preparation import Preparation
-from fedcohort.data.scaling import Rule
+from fedcohort.data.scaling import ScaleRule
 from fedcohort.data.sources import SOURCES, Source
-from fedcohort.data.tables import Layout, read_table
+from fedcohort.data.tables import TableFormat, read_table
 from fedcohort.models import MODELS, ImageModel, Model, TextModel
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.models.last_layer import last_layer
@@ -113,7 +113,6 @@ __all__ = [
     "Ids",
     "ImageModel",
     "Judges",
-    "Layout",
     "Local",
     "LogitMap",
     "Memory",
@@ -136,13 +135,14 @@ __all__ = [
     "Remote",
     "Round",
     "Rows",
-    "Rule",
     "Sampling",
+    "ScaleRule",
     "Selector",
     "ServerOptimiser",
     "Serves",
     "Source",
     "Summarises",
+    "TableFormat",
     "Tailors",
     "Tells",
     "TellsIID",

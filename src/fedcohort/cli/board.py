@@ -15,7 +15,7 @@ CURVE = 10  # characters of an accuracy curve
 
 
 @dataclass
-class Line:
+class RunLine:
     """What there is to say about one run."""
 
     method: str
@@ -38,7 +38,7 @@ class Line:
         return f"{self.method}, seed {self.seed}: {', '.join(fact for fact in facts if fact)}"
 
 
-def board(lines: Sequence[Line], title: str | Text) -> Table:
+def board(lines: Sequence[RunLine], title: str | Text) -> Table:
     """All runs, one line each."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)

@@ -14,7 +14,7 @@ from fedcohort.data.labels import cut, refuse_amounts
 from fedcohort.data.locate import Places
 from fedcohort.data.sources import COMMON
 from fedcohort.data.sources.table import Table
-from fedcohort.data.survey import Kind, Seen, order_of_dates, roles, survey
+from fedcohort.data.survey import ColumnKind, Seen, order_of_dates, roles, survey
 from fedcohort.data.tables import FILE, has_header, read_table, require
 from fedcohort.diagnosis import diagnose
 from fedcohort.diagnosis.verdict import Verdict
@@ -44,7 +44,7 @@ AMOUNT = (
 )
 
 
-class Choice(NamedTuple):
+class Reasoned(NamedTuple):
     """A setting, and why it is so; of a list, perhaps why each entry is there."""
 
     value: Any
@@ -67,7 +67,7 @@ class Draft:
     """The settings of an experiment for a table, and how the table was understood."""
 
     settings: Mapping[str, Any]
-    choices: Mapping[str, Choice]  # by settings like local.lr
+    choices: Mapping[str, Reasoned]  # by settings like local.lr
     rows: int  # of the table
     columns: Sequence[Seen]
     federation: Federation
@@ -106,12 +106,12 @@ def draft_of(asked: Asked) -> Draft:
     choices = _of_data(table, columns, rows.height, frame.height, order)
     if small and "partition" not in told:
         choices |= {
-            "partition.name": Choice("natural", "a client is who the table says"),
-            "partition.min_samples": Choice(SMALLEST, "with fewer, hardly any rows are left to test on"),
+            "partition.name": Reasoned("natural", "a client is who the table says"),
+            "partition.min_samples": Reasoned(SMALLEST, "with fewer, hardly any rows are left to test on"),
         }
     choices |= {
-        "split.test": Choice(0.2, "of each client's rows"),
-        "split.validation": Choice(0.2, "of the others"),
+        "split.test": Reasoned(0.2, "of each client's rows"),
+        "split.validation": Reasoned(0.2, "of the others"),
     }
     federation = _federation(_settings(choices, asked.changes))
     counts = federation.counts.numpy()
@@ -190,7 +190,7 @@ def _understood(
     apart = {table.label, table.client, FILE, *table.exclude}
     frame = rows.select(column for column in rows if column.name not in apart)
     order, sure = (table.date_order, True) if "date_order" in told else order_of_dates(list(frame))
-    of_option: dict[Kind, tuple[str, ...]] = {
+    of_option: dict[ColumnKind, tuple[str, ...]] = {
         "texts": table.text,
         "categories": table.categorical,
         "dates": table.dates,
@@ -202,7 +202,7 @@ def _understood(
         if seen.name not in wanted or (seen.read and seen.name not in kinds):
             return seen
         number = as_numbers(frame[seen.name]) is not None
-        kind: Kind = "numbers" if number else "categories" if seen.values <= LEVELS else "texts"
+        kind: ColumnKind = "numbers" if number else "categories" if seen.values <= LEVELS else "texts"
         return replace(seen, kind=kinds.get(seen.name, kind), what="as you said", codes=False)
 
     found = [settled(seen) for seen in survey(frame, classes, whose, order)]
@@ -225,7 +225,7 @@ def _too_small(table: Table, whose: np.ndarray) -> int:
 
 def _of_data(
     table: Table, columns: Sequence[Seen], rows: int, all_rows: int, order: str
-) -> dict[str, Choice]:
+) -> dict[str, Reasoned]:
     """How the table is to be read, as it follows from what its columns are."""
     read, left = ([seen for seen in columns if seen.read == whether] for whether in (True, False))
     texts = [seen.name for seen in read if seen.kind == "texts"]
@@ -234,22 +234,24 @@ def _of_data(
     gaps = rows < all_rows or any(seen.empty for seen in quantities)
     width = WIDE if rows * len(texts) <= ROOM else NARROW
     found = {
-        "source": Choice("table"),
-        "path": Choice(table.path),
-        "label": Choice(table.label),
-        "client": Choice(table.client),
-        "header": Choice(None if table.header else False, "the first line holds data"),
-        "exclude": Choice(
+        "source": Reasoned("table"),
+        "path": Reasoned(table.path),
+        "label": Reasoned(table.label),
+        "client": Reasoned(table.client),
+        "header": Reasoned(None if table.header else False, "the first line holds data"),
+        "exclude": Reasoned(
             [seen.name for seen in left], {seen.name: f"{seen.kind}: {seen.what}" for seen in left}
         ),
-        "categorical": Choice([], f"perhaps codes, not amounts: {codes}"),
-        "text": Choice(texts),
-        "text_width": Choice(width if texts else None, "numbers that a text becomes"),
-        "dates": Choice([seen.name for seen in read if seen.kind == "dates"]),
-        "date_order": Choice(None if order == "ymd" else order, "where dates are numbers with the year last"),
-        "empty": Choice(sorted({word for seen in read for word in seen.odd}), "words in place of numbers"),
-        "missing": Choice("mean" if gaps else None, "fills empty cells of numbers and dates"),
-        "drop_incomplete": Choice(rows < all_rows or None, "leaves out rows without label or client"),
+        "categorical": Reasoned([], f"perhaps codes, not amounts: {codes}"),
+        "text": Reasoned(texts),
+        "text_width": Reasoned(width if texts else None, "numbers that a text becomes"),
+        "dates": Reasoned([seen.name for seen in read if seen.kind == "dates"]),
+        "date_order": Reasoned(
+            None if order == "ymd" else order, "where dates are numbers with the year last"
+        ),
+        "empty": Reasoned(sorted({word for seen in read for word in seen.odd}), "words in place of numbers"),
+        "missing": Reasoned("mean" if gaps else None, "fills empty cells of numbers and dates"),
+        "drop_incomplete": Reasoned(rows < all_rows or None, "leaves out rows without label or client"),
     }
     asked = {"categorical"} if codes else set()  # none yet, but its owner may know some
     return {f"data.{key}": one for key, one in found.items() if one.value not in (None, []) or key in asked}
@@ -266,7 +268,7 @@ def _federation(settings: Mapping[str, Any]) -> Federation:
     return federation
 
 
-def _of_training(federation: Federation, verdict: Verdict, texts: bool) -> dict[str, Choice]:
+def _of_training(federation: Federation, verdict: Verdict, texts: bool) -> dict[str, Reasoned]:
     """Methods, cohort, model and learning rate, by rules that are simple enough to be said: what fits better,
     ``fedcohort tune`` finds out."""
     clients, rows = federation.num_clients, int(federation.counts.sum())
@@ -274,19 +276,24 @@ def _of_training(federation: Federation, verdict: Verdict, texts: bool) -> dict[
     methods = {name: _title(name) for name in verdict.methods if not everybody or _takes_everybody(name)}
     methods |= REFERENCES
     cohort = f"all {clients} clients train in every round"
-    layers = {"model.name": Choice("mlp"), "model.widths": Choice([64], f"{rows:,} training rows are enough")}
+    layers = {
+        "model.name": Reasoned("mlp"),
+        "model.widths": Reasoned([64], f"{rows:,} training rows are enough"),
+    }
     if texts or rows < FEW_ROWS:
         why = "texts have many numbers" if texts else f"more would learn {rows:,} training rows by heart"
-        layers = {"model.name": Choice("logistic", f"one layer: {why}")}
+        layers = {"model.name": Reasoned("logistic", f"one layer: {why}")}
     return {
-        "method": Choice([*methods], methods),
-        "rounds": Choice(50),
-        "cohort": Choice(1.0, cohort) if everybody else Choice(SHARE, "of the clients train in each round"),
-        "seeds": Choice([0, 1, 2], "one draw of training and test rows could be luck"),
+        "method": Reasoned([*methods], methods),
+        "rounds": Reasoned(50),
+        "cohort": Reasoned(1.0, cohort)
+        if everybody
+        else Reasoned(SHARE, "of the clients train in each round"),
+        "seeds": Reasoned([0, 1, 2], "one draw of training and test rows could be luck"),
         **layers,
-        "local.lr": Choice(1.0, "for the small numbers of texts")
+        "local.lr": Reasoned(1.0, "for the small numbers of texts")
         if texts
-        else Choice(0.1, "for scaled numbers"),
+        else Reasoned(0.1, "for scaled numbers"),
     }
 
 
@@ -300,7 +307,7 @@ def _title(method: str) -> str:
     return describe(method.rpartition("+")[2].partition("(")[0])["title"]
 
 
-def _settings(choices: Mapping[str, Choice], changes: Sequence[str]) -> dict[str, Any]:
+def _settings(choices: Mapping[str, Reasoned], changes: Sequence[str]) -> dict[str, Any]:
     """As a file has them, with what the owner says."""
     settings: dict[str, Any] = {}
     for key, choice in choices.items():

@@ -100,10 +100,10 @@ def server(
     A key that is put there later is admitted within seconds; one that is removed is shut out, for good.
     Start a run from another terminal: FLWR_HOME=flower-server flwr run app
     """
-    from fedcohort.flower.superlink import Server
+    from fedcohort.flower.superlink import ServerPlaces
 
     with _until_stopped():
-        Server(certs, home, host, port, local_port, per_address).serve(_say)
+        ServerPlaces(certs, home, host, port, local_port, per_address).serve(_say)
 
 
 @app.command()

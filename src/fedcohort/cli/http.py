@@ -86,7 +86,7 @@ def _changed(home: Path) -> float:
         return 0.0
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """Answers browsers of this machine until it is stopped."""
 
     daemon_threads = True
@@ -95,7 +95,7 @@ class Server(ThreadingHTTPServer):
         self.scratch = tempfile.TemporaryDirectory(prefix="fedcohort-")
         self.reports = Reports(root, Path(self.scratch.name))
         try:
-            super().__init__((HOST, port), Handler)
+            super().__init__((HOST, port), PageHandler)
         except OSError as error:
             raise UserError(f"port {port} cannot be used ({error.strerror}): choose another --port") from None
         names = (HOST, "localhost")
@@ -116,10 +116,10 @@ class Server(ThreadingHTTPServer):
         self.scratch.cleanup()
 
 
-class Handler(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     """``/`` lists runs, ``/report/NAME`` is a report, ``/version/NAME`` tells an old page from a new one."""
 
-    server: Server
+    server: PageServer
     server_version, sys_version = "fedcohort", ""
     timeout = 30
 

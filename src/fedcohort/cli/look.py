@@ -59,9 +59,9 @@ def serve(
 
     Reports are made when they are asked for, again when a run has new rounds, and open pages follow.
     """
-    from fedcohort.cli.http import Server
+    from fedcohort.cli.http import PageServer
 
-    with Server(directory, port) as server:
+    with PageServer(directory, port) as server:
         print(f"Reports of {directory}: {server.url} (Ctrl-C to stop)", flush=True)
         try:
             server.serve_forever()

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.live import Live
 from rich.table import Table
 
-from fedcohort.cli.board import Line, board, duration, percent
+from fedcohort.cli.board import RunLine, board, duration, percent
 from fedcohort.cli.tables import messages
 from fedcohort.core.evaluate import VALIDATION, Row
 from fedcohort.core.round.loop import Report
@@ -30,7 +30,7 @@ class Silent:
     """Shows nothing."""
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        return _LineUpdate(Line(method, seed, rounds))
+        return _LineUpdate(RunLine(method, seed, rounds))
 
     def expect(self, seconds: float) -> None:
         pass
@@ -71,9 +71,9 @@ class Lines(_Expects):
             self.started[method, seed] = self.printed[method, seed] = self.clock()
             self.begun += 1
             self._say(f"[{self.begun}{self.of}] {method}, seed {seed}: {counted(rounds, 'round')} ...")
-        return _LineUpdate(Line(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
+        return _LineUpdate(RunLine(method, seed, rounds, pace=Pace(self.clock)), self._now_and_then)
 
-    def _now_and_then(self, line: Line) -> None:
+    def _now_and_then(self, line: RunLine) -> None:
         run, now = (line.method, line.seed), self.clock()
         if now - self.printed[run] >= EVERY and line.done < line.rounds:
             self.printed[run] = now
@@ -95,12 +95,12 @@ class LiveBoard(_Expects):
 
     def __init__(self, runs: int | None) -> None:
         self.of, self.ended = "" if runs is None else f" of {runs}", 0
-        self.lines: dict[tuple[str, int], Line] = {}
+        self.lines: dict[tuple[str, int], RunLine] = {}
         self.live = Live(console=messages, transient=True, refresh_per_second=4, get_renderable=self._board)
         self.live.start()
 
     def begin(self, method: str, seed: int, rounds: int) -> Callback:
-        line = self.lines[method, seed] = Line(method, seed, rounds)
+        line = self.lines[method, seed] = RunLine(method, seed, rounds)
         return _LineUpdate(line)
 
     def end(self, outcome: Outcome) -> None:
@@ -125,7 +125,7 @@ def watcher_of(runs: int | None, silent: bool) -> Silent:
 class _LineUpdate(Callback):
     """Keeps the line of its run up to date."""
 
-    def __init__(self, line: Line, then: Callable[[Line], None] | None = None) -> None:
+    def __init__(self, line: RunLine, then: Callable[[RunLine], None] | None = None) -> None:
         self.line, self.then, self.trained = line, then, 0
 
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:

@@ -14,7 +14,7 @@ from fedcohort.cli.tables import messages, results
 from fedcohort.runs.outcomes.standings import deviation
 from fedcohort.runs.replication.folders import UNITS, Published
 from fedcohort.runs.replication.replication import Replication, stale
-from fedcohort.runs.replication.results import Result
+from fedcohort.runs.replication.results import ResultRow
 from fedcohort.runs.replication.verdicts import Judged, by_seed, interval, judge
 from fedcohort.util.words import counted
 
@@ -63,10 +63,10 @@ def show_listing(entries: Sequence[dict[str, Any]]) -> None:
     )
 
 
-class Line:
+class ComparedNumber:
     """A published number and ours."""
 
-    def __init__(self, published: Published, known: Sequence[Result]) -> None:
+    def __init__(self, published: Published, known: Sequence[ResultRow]) -> None:
         self.published = published
         told = by_seed(known, published.cell, published.metric) if published.metric else {}
         self.values = [value * UNITS[published.unit] for value in told.values()]
@@ -86,7 +86,7 @@ def table_json(asked: Replication) -> dict[str, Any]:
     return {
         **listing(asked),
         "called": asked.folder.called(asked.scale),
-        "rows": [Line(each, known).to_dict() for each in asked.folder.published],
+        "rows": [ComparedNumber(each, known).to_dict() for each in asked.folder.published],
         "claims": [_claim(each) for each in judge(asked.folder, known)],
         "stale": stale(asked.folder),
     }
@@ -99,7 +99,7 @@ def show_table(asked: Replication) -> None:
     titles = ("column", "row", "paper", "ours", "n", "differs", "95 % interval")
     table = _table(titles, wraps=("column", "row"))
     for each in folder.published:
-        line = Line(each, known)
+        line = ComparedNumber(each, known)
         table.add_row(
             Text(each.column), Text(each.row), spread(each.value, each.std, each.unit), *_ours(line)
         )
@@ -125,7 +125,7 @@ def _table(titles: Sequence[str], wraps: Sequence[str]) -> Table:
     return table
 
 
-def _ours(line: Line) -> tuple[str, str, str, str]:
+def _ours(line: ComparedNumber) -> tuple[str, str, str, str]:
     if not line.values:
         return "–" if line.published.metric else "not run", "", "", ""
     unit = line.published.unit

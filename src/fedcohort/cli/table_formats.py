@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcohort.cli.console import PlainConsole
-from fedcohort.runs.outcomes.cells import Cell
+from fedcohort.runs.outcomes.cells import TableCell
 from fedcohort.runs.outcomes.conditions import in_words, text
 from fedcohort.runs.outcomes.flat import Settings
 from fedcohort.runs.outcomes.standings import nature
@@ -150,7 +150,7 @@ def _columns(table: Tabulated) -> list[Settings]:
     return list({in_words(cell.column): cell.column for cell in table.cells}.values())
 
 
-def _lines(table: Tabulated) -> list[tuple[Settings, list[Cell | None]]]:
+def _lines(table: Tabulated) -> list[tuple[Settings, list[TableCell | None]]]:
     """Row by row, with nothing where no run is."""
     columns = _columns(table)
     lines = []
@@ -165,7 +165,7 @@ def _heads(table: Tabulated, row: Settings) -> list[str]:
     return [text(row.get(key)) for key in table.rows]
 
 
-def _number(table: Tabulated, cell: Cell | None) -> str:
+def _number(table: Tabulated, cell: TableCell | None) -> str:
     if cell is None or not cell.values:
         return "–"
     kind, several = nature(table.metric)[1], table.seeds > 1
@@ -175,7 +175,7 @@ def _number(table: Tabulated, cell: Cell | None) -> str:
     return f"{scale * cell.mean:.{digits}f}{spread}{mark}"
 
 
-def _latex_number(table: Tabulated, cell: Cell | None) -> str:
+def _latex_number(table: Tabulated, cell: TableCell | None) -> str:
     plain = _number(table, cell)
     marked = latex(plain.rstrip(MARK)) + (f"$^{{{MARK}}}$" if plain.endswith(MARK) else "")
     return rf"\textbf{{{marked}}}" if cell is not None and cell.best else marked

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.cli.board import Line, board
+from fedcohort.cli.board import RunLine, board
 from fedcohort.cli.progress import EVERY
 from fedcohort.runs.outcomes.conditions import in_words
 from fedcohort.runs.status import Followers, Status
@@ -55,13 +55,13 @@ def _board(followers: Followers, statuses: Sequence[Status], paces: dict[Path, P
     return board([_line(status, paces) for status in statuses], title)
 
 
-def _line(status: Status, paces: dict[Path, Pace]) -> Line:
+def _line(status: Status, paces: dict[Path, Pace]) -> RunLine:
     pace = paces.setdefault(status.directory, Pace())
     pace.add(status.done, status.trained)
     groups = status.numbers.get("groups", float("nan"))
     seen = status.curve, groups, pace
     method = ", ".join(filter(None, (status.method, in_words(status.settings))))
-    return Line(method, status.seed, status.rounds, status.done, status.state, *seen)
+    return RunLine(method, status.seed, status.rounds, status.done, status.state, *seen)
 
 
 def _print_news(

@@ -73,7 +73,7 @@ class Memories(Mapping[int, Memory], ABC):
         """Whoever comes after this run may read them by its checkpoint."""
 
 
-class ClientStore(Memories):
+class StoredMemories(Memories):
     """Client memories in a folder; without one, in a folder that goes with the process."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -82,7 +82,7 @@ class ClientStore(Memories):
         self._entries: dict[int, Entry] = {}
 
     @classmethod
-    def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "ClientStore":
+    def reopen(cls, folder: Path, versions: Mapping[int, int]) -> "StoredMemories":
         """The store of a checkpoint."""
         store = cls(folder)
         for client, version in versions.items():
@@ -127,8 +127,8 @@ class ClientStore(Memories):
     def versions(self) -> dict[int, int]:
         return {client: entry.version for client, entry in self._entries.items()}
 
-    def updated(self, mine: Mapping[int, Memory], version: int) -> "ClientStore":
-        other = ClientStore.__new__(ClientStore)
+    def updated(self, mine: Mapping[int, Memory], version: int) -> "StoredMemories":
+        other = StoredMemories.__new__(StoredMemories)
         other._temporary, other.folder = self._temporary, self.folder
         other._entries = dict(self._entries)
         for client, memory in mine.items():
@@ -149,7 +149,7 @@ class ClientStore(Memories):
 
     def replaced_by(self, newer: Clients) -> None:
         """What is not in the newer store goes when nobody refers to it any more."""
-        known = newer._entries if isinstance(newer, ClientStore) else {}
+        known = newer._entries if isinstance(newer, StoredMemories) else {}
         for client, entry in self._entries.items():
             if known.get(client) is not entry:
                 entry.replace()
@@ -177,7 +177,7 @@ class ClientStore(Memories):
 def empty(client: Memory, clients: int, folder: Path | None) -> Clients:
     """Where memories like ``client`` of this many clients are kept."""
     size = sum(value.numel() * value.element_size() for value in client.values())
-    return ClientStore(folder) if size * clients > IN_MEMORY else {}
+    return StoredMemories(folder) if size * clients > IN_MEMORY else {}
 
 
 def updated(clients: Clients, mine: Mapping[int, Memory], version: int) -> Clients:
@@ -195,7 +195,7 @@ def versions(clients: Clients) -> dict[int, int]:
 
 def all_shapes(clients: Clients) -> Iterator[Shapes]:
     """What each client's memory looks like, of those that are on this machine."""
-    if isinstance(clients, ClientStore):
+    if isinstance(clients, StoredMemories):
         yield from map(clients.shapes, clients)
     elif not isinstance(clients, Memories):
         yield from map(shapes_of, clients.values())

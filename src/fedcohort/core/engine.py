@@ -72,7 +72,7 @@ class Scores(NamedTuple):
         return np.divide(self.right, self.size, out=nothing, where=self.size > 0)
 
 
-class Trial(NamedTuple):
+class ModelTrial(NamedTuple):
     """Models that clients try on their own data."""
 
     models: Sequence[Weights]
@@ -106,15 +106,15 @@ class Engine(Protocol):
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         """Judged answers of this round, complete with their updates; again they may be fewer."""
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         """Mean loss of the one model on each client's training data, or on this many ``samples`` of it drawn
         for round ``number``; NaN where there is none."""
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Who answered, and what: ``answer`` of the loss ``[models, n]`` of each model on each
         of its training samples."""
 
-    def cross_accuracy(self, trial: Trial) -> Tensor:
+    def cross_accuracy(self, trial: ModelTrial) -> Tensor:
         """``[models, clients]``: accuracy of each model on each client's validation data; NaN where there
         is none."""
 

@@ -21,7 +21,7 @@ NOBODY = -1  # in the place of a client: one that the run did not know
 
 
 @dataclass(frozen=True)
-class Service:
+class ServingModels:
     """The models that serve somebody. It holds numbers alone; the network is given where it is used."""
 
     models: tuple[Weights, ...]
@@ -31,7 +31,7 @@ class Service:
     encoders: tuple[Weights, ...] = ()  # where merged models are read by one layer, see core/round/merge.py
 
     @classmethod
-    def of(cls, method: Method, state: State, task: Task, engine: Engine) -> "Service":
+    def of(cls, method: Method, state: State, task: Task, engine: Engine) -> "ServingModels":
         """What ``method`` came to on ``task``."""
         state, final, profile, engine = presented(method, state, task, task.profile(method), engine)
         shared = serving(method, state)
@@ -67,7 +67,7 @@ class Service:
             if self.encoders:
                 chunk = torch.cat([features(network, each, chunk) for each in self.encoders], 1)
                 head = flat_model("logistic", tuple(chunk.shape[1:]), self.classes)
-                answers.append(head.logits(weights, chunk).double().softmax(1))
+                answers.append(head.answers(weights, chunk).double().softmax(1))
             else:
-                answers.append(network.logits(weights, chunk).double().softmax(1))
+                answers.append(network.answers(weights, chunk).double().softmax(1))
         return torch.cat(answers)

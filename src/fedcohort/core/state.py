@@ -114,6 +114,6 @@ def unpack(tensors: dict[str, Tensor], reopen: client_store.Reopen | None = None
     if not under(BEST):
         return state.as_best()
     best = unpack(under(BEST), reopen)
-    if isinstance(best.clients, client_store.ClientStore):
+    if isinstance(best.clients, client_store.StoredMemories):
         best.clients.replaced_by(clients)
     return replace(state, best=best)

@@ -39,7 +39,7 @@ LARGEST = 1 << 30  # bytes of a record file; the official ones have 154 million 
 
 
 @dataclass(frozen=True)
-class Layout:
+class CifarFiles:
     """File names of one data set; ``labels`` are the label columns in the order of the binary records."""
 
     folders: tuple[str, ...]  # usual names of the folder; the first is the binary layout's own
@@ -53,14 +53,14 @@ class Layout:
         return self.train + self.test
 
 
-CIFAR10 = Layout(
+CIFAR10 = CifarFiles(
     ("cifar-10-batches-bin", "cifar10", "cifar-10-batches-py", "cifar10/cifar-10-batches-bin"),
     tuple(f"data_batch_{batch}" for batch in range(1, 6)),
     ("test_batch",),
     ("labels",),
     Remote("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530"),
 )
-CIFAR100 = Layout(
+CIFAR100 = CifarFiles(
     ("cifar-100-binary", "cifar100", "cifar-100-python", "cifar100/cifar-100-binary"),
     ("train",),
     ("test",),
@@ -72,7 +72,7 @@ CIFAR100 = Layout(
 Part = tuple[np.ndarray, dict[str, np.ndarray]]  # images [n, 3, 32, 32], label columns
 
 
-def read_cifar(where: Places, layout: Layout) -> tuple[Part, Part, Path]:
+def read_cifar(where: Places, layout: CifarFiles) -> tuple[Part, Part, Path]:
     """Training part, test part and the folder they came from."""
     folder = _locate(where, layout)
     binary = (folder / f"{layout.files[0]}.bin").is_file()
@@ -87,7 +87,7 @@ def read_cifar(where: Places, layout: Layout) -> tuple[Part, Part, Path]:
     return read(layout.train), read(layout.test), folder
 
 
-def _locate(where: Places, layout: Layout) -> Path:
+def _locate(where: Places, layout: CifarFiles) -> Path:
     from fedcohort.data.sheets import expand, is_sheets
 
     folders = where.folders(layout.folders)
@@ -104,7 +104,7 @@ def _locate(where: Places, layout: Layout) -> Path:
     )
 
 
-def _unpack(archive: Path, target: Path, layout: Layout) -> Path:
+def _unpack(archive: Path, target: Path, layout: CifarFiles) -> Path:
     """Take the record files out of the archive; ``target`` appears only when complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix="unpacking-", dir=target.parent))
@@ -124,7 +124,7 @@ def _unpack(archive: Path, target: Path, layout: Layout) -> Path:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _binary(path: Path, layout: Layout) -> Part:
+def _binary(path: Path, layout: CifarFiles) -> Part:
     width = len(layout.labels) + PIXELS
     raw = np.fromfile(path, dtype=np.uint8)
     if raw.size == 0 or raw.size % width:
@@ -144,7 +144,7 @@ def write_binary(path: Path, images: np.ndarray, labels: list[np.ndarray]) -> No
     part.replace(path)
 
 
-def _pickled(path: Path, layout: Layout) -> Part:
+def _pickled(path: Path, layout: CifarFiles) -> Part:
     table = unpickle_arrays(path)
     pixels, labels = table.get("data"), [table.get(name) for name in layout.labels]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.size % PIXELS:

@@ -22,7 +22,7 @@ from fedcohort.util.settings import build
 if TYPE_CHECKING:
     import polars as pl
 
-    from fedcohort.data.tables import Layout
+    from fedcohort.data.tables import TableFormat
 
 COPIES, FLOAT = 2, 4  # of all examples while they are gathered; bytes of a number
 OF_FILES = ("path", "test_path", "header", "separator", "decimal")  # options that a frame has no use for
@@ -170,7 +170,7 @@ def _of_frame(frame: Any, test: Any = None, **options: Any) -> Dataset:
     return replace(dataset, provenance={**dataset.provenance, "source": "memory"})
 
 
-def as_polars(frame: Any, layout: "Layout", blank: bool = False) -> "pl.DataFrame":
+def as_polars(frame: Any, layout: "TableFormat", blank: bool = False) -> "pl.DataFrame":
     """The same table for Polars, column by column: what else it would need to read pandas may be missing."""
     import polars as pl
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from fedcohort.data.columns import Column, as_words, refuse_gaps
 from fedcohort.data.features import numbers_of
 from fedcohort.data.federation import Federation
-from fedcohort.data.scaling import Gaps, Rule, Scale, Scaling
-from fedcohort.data.tables import Layout, require
+from fedcohort.data.scaling import Gaps, Scale, ScaleRule, Scaling
+from fedcohort.data.tables import TableFormat, require
 from fedcohort.data.texts import RESERVED, encode_texts
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.errors import UserError
@@ -41,9 +41,9 @@ class Preparation:
     text: str = ""  # the column with the texts
     words: tuple[str, ...] = ()  # that have ids of their own, in their order
     length: Annotated[int, between(0, LONGEST)] = 0  # tokens of a text
-    layout: Layout = field(default_factory=Layout)  # how files of such rows are read
+    layout: TableFormat = field(default_factory=TableFormat)  # how files of such rows are read
     gaps: Gaps = "none"  # what fills numbers that are missing
-    scale: Rule = "none"  # whose rows say by what numbers are scaled
+    scale: ScaleRule = "none"  # whose rows say by what numbers are scaled
 
     @property
     def kind(self) -> str:
@@ -113,7 +113,7 @@ class Preparation:
         try:
             columns = tuple(build(Column, own, "columns") for own in facts.get("columns", ()))
             known = {each.name: facts[each.name] for each in fields(cls) if each.name in facts}
-            layout = build(Layout, facts.get("layout", {}), "layout")
+            layout = build(TableFormat, facts.get("layout", {}), "layout")
             return build(cls, {**known, "columns": columns, "layout": layout}, "preparation")
         except (UserError, AttributeError, TypeError, OverflowError) as error:
             raise damaged(path, error, cure) from None
@@ -127,7 +127,7 @@ class Preparation:
         return cls.of(read_json(path), path)
 
 
-def preparation_of(federation: Federation, rule: Rule) -> Preparation:
+def preparation_of(federation: Federation, rule: ScaleRule) -> Preparation:
     """That of the data of a federation whose numbers, if it has any to be scaled, are scaled by ``rule``."""
     found: Preparation = federation.provenance["data"].get("preparation", Preparation())
     return replace(found, scale="none" if federation.moments is None else rule)

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import checked
 
-Rule = Literal["federated", "client", "none"]  # by whose rows numbers are scaled
+ScaleRule = Literal["federated", "client", "none"]  # by whose rows numbers are scaled
 Gaps = Literal["none", "mean", "median"]  # what stands in for a number that is missing; none: nothing is
 BLOCK = 4096  # rows that are looked at together
 LARGEST = 1e38  # of a scale: single precision holds it
@@ -162,12 +162,12 @@ class Scaling:
         rows: Tensor,
         client: Tensor,
         clients: int,
-        rule: Rule | Scale,
+        rule: ScaleRule | Scale,
         gaps: Gaps = "none",
     ) -> "Scaling":
         """From the training rows and whose they are."""
         if not isinstance(rule, Scale):
-            checked(rule, Rule, "data.scale")
+            checked(rule, ScaleRule, "data.scale")
         if numbers is None:
             return cls()
         known = moments(x, rows, client, clients, numbers)

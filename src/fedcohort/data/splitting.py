@@ -18,7 +18,7 @@ from fedcohort.data.federation import Federation, Split
 from fedcohort.data.given import dataset_of
 from fedcohort.data.partition import Partition, Partitioner, partitioner
 from fedcohort.data.partition._dealing import apportion
-from fedcohort.data.scaling import Rule, Scale, Scaling
+from fedcohort.data.scaling import Scale, ScaleRule, Scaling
 from fedcohort.util import keyed
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import above, at_most, between, build
@@ -55,7 +55,7 @@ def federate(
     partition: Partitioner | None = None,
     split: SplitPlan | None = None,
     seed: int = 0,
-    scale: Rule | Scale = "federated",
+    scale: ScaleRule | Scale = "federated",
 ) -> Federation:
     """Deal ``dataset``, or data that ``load`` takes without options, to clients with ``partition``, split
     every client's rows, and scale its numbers by the training rows: everybody's, each client's own, or by a

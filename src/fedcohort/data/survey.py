@@ -32,7 +32,7 @@ IDENTIFIER = re.compile(r"(^|[\W_])(?i:id|uuid|guid|key|index|mrn|ssn|serialno|n
 CLIENT = re.compile(r"client|hospital|site|cent(er|re)|clinic|ward|branch|state|region|user|subject", re.I)
 LABEL = re.compile(r"label|target|outcome|class|diagnos|disease|result|status|sentiment|activity|^y$", re.I)
 
-Kind = Literal[
+ColumnKind = Literal[
     "numbers", "dates", "categories", "texts",
     "identifier", "copy of the label", "constant", "empty", "unclear",
 ]  # fmt: skip
@@ -44,7 +44,7 @@ class Seen:
     """One column, as it is understood."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     what: str  # is in it, in a few words
     values: int = 0  # different ones
     empty: int = 0  # cells

@@ -44,7 +44,7 @@ Decimal = Literal["auto", ".", ","]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableFormat:
     """How the files of a table are written."""
 
     header: bool = True  # without one, columns are column_1, column_2, ...
@@ -52,7 +52,7 @@ class Layout:
     decimal: Decimal = "auto"  # sign of numbers: a comma where cells are separated by semicolons
     empty: tuple[str, ...] = ()  # words that stand for an empty cell, besides MISSING
 
-    def of(self, path: Path) -> "Layout":
+    def of(self, path: Path) -> "TableFormat":
         """What it is for this file, where that is to be found out."""
         sign = self.separator
         if sign == AUTO:
@@ -62,7 +62,9 @@ class Layout:
         return replace(self, separator=sign, decimal=decimal)
 
 
-def read_table(path: str, where: Places, layout: Layout | None = None, blank: bool = False) -> "pl.DataFrame":
+def read_table(
+    path: str, where: Places, layout: TableFormat | None = None, blank: bool = False
+) -> "pl.DataFrame":
     """One file, or several by a pattern such as ``hospitals/*.csv``; column ``@file`` is the file's name.
 
     Columns are those of the first file, in its order. Lines of empty cells alone are no rows, unless
@@ -70,7 +72,7 @@ def read_table(path: str, where: Places, layout: Layout | None = None, blank: bo
     """
     import polars as pl
 
-    layout, frames = layout or Layout(), list[pl.DataFrame]()
+    layout, frames = layout or TableFormat(), list[pl.DataFrame]()
     for file in _files(path, where):
         name = Path(file.name.removesuffix(".gz")).stem
         otherwise = f"{file} holds no rows: {EMPTY_FILE}"
@@ -83,7 +85,7 @@ def read_table(path: str, where: Places, layout: Layout | None = None, blank: bo
 
 
 def usable(
-    frame: "pl.DataFrame", name: str, layout: Layout, otherwise: str, blank: bool = False
+    frame: "pl.DataFrame", name: str, layout: TableFormat, otherwise: str, blank: bool = False
 ) -> "pl.DataFrame":
     """A table of this name without its empty cells and, unless ``blank``, lines; ``otherwise`` is said if
     nothing is left."""
@@ -146,7 +148,7 @@ def _files(path: str, where: Places) -> list[Path]:
     raise UserError(f"no file matches {where.sought(path)}: check the path")
 
 
-def _read_one(path: Path, layout: Layout) -> "pl.DataFrame":
+def _read_one(path: Path, layout: TableFormat) -> "pl.DataFrame":
     with reading(path):
         if is_parquet(path):
             return scan_parquet(path).collect()
@@ -200,11 +202,11 @@ def scan_parquet(path: Path) -> "pl.LazyFrame":
     return lazy
 
 
-def scan_csv(path: Path, layout: Layout | None = None) -> tuple["pl.LazyFrame", list[str]]:
+def scan_csv(path: Path, layout: TableFormat | None = None) -> tuple["pl.LazyFrame", list[str]]:
     """Every cell as text, and the names of the columns as the file has them."""
     import polars as pl
 
-    layout, source = (layout or Layout()).of(path), read_bytes(path) if is_gzipped(path) else path
+    layout, source = (layout or TableFormat()).of(path), read_bytes(path) if is_gzipped(path) else path
     scan = partial(pl.scan_csv, source, separator=layout.separator, infer_schema=False, glob=False)
     table = scan(has_header=layout.header)
     if not layout.header:

@@ -21,7 +21,7 @@ from fedcohort.models.flat import Flat, OwnDropout, Weights
 from fedcohort.util.descent import Rule, first_memory, take_step
 
 
-class Kind(NamedTuple):
+class LayerKind(NamedTuple):
     """What a layer does to its input, in a form that can be compiled."""
 
     convolves: bool = False  # else it is linear
@@ -57,7 +57,7 @@ class Layer:
 
     shape: tuple[int, ...]  # of the weight; its first axis is the outputs'
     start: int
-    kind: Kind
+    kind: LayerKind
     tail: Tail | None = None
 
     @property
@@ -172,14 +172,14 @@ def _is_hooked(layer: nn.Module) -> bool:
     return bool(layer._forward_hooks or layer._forward_pre_hooks)
 
 
-def _kind(layer: nn.Module) -> Kind | None:
+def _kind(layer: nn.Module) -> LayerKind | None:
     """Of a linear layer or a plain convolution."""
     if type(layer) is nn.Linear and layer.bias is not None:
-        return Kind()
+        return LayerKind()
     if type(layer) is not nn.Conv2d or layer.bias is None or isinstance(layer.padding, str):
         return None
     plain = layer.padding_mode == "zeros" and layer.groups == 1 and layer.dilation == (1, 1)
-    return Kind(True, layer.stride, layer.padding) if plain else None  # type: ignore[arg-type]
+    return LayerKind(True, layer.stride, layer.padding) if plain else None  # type: ignore[arg-type]
 
 
 def softmax_error(
@@ -201,7 +201,7 @@ def softmax_error(
 
 @unlocked
 def descend(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     biases: list[Tensor],
     slope_weights: list[Tensor],
@@ -254,7 +254,7 @@ def descend(
 
 
 def propagate(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     biases: list[Tensor],
     x: Tensor,
@@ -298,7 +298,7 @@ def propagate(
     return errors, inputs, losses @ share
 
 
-def input_slope(kind: Kind, weight: Tensor, error: Tensor, x: Tensor) -> Tensor:
+def input_slope(kind: LayerKind, weight: Tensor, error: Tensor, x: Tensor) -> Tensor:
     """The loss's gradient with respect to a layer's input."""
     if kind.convolves:
         return convolution_slopes(kind, weight, error, x, [True, False, False])[0]
@@ -306,7 +306,7 @@ def input_slope(kind: Kind, weight: Tensor, error: Tensor, x: Tensor) -> Tensor:
 
 
 def add_slopes(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     biases: list[Tensor],
     errors: list[Tensor],
@@ -327,7 +327,7 @@ def add_slopes(
 
 
 def convolution_slopes(
-    kind: Kind, weight: Tensor, error: Tensor, x: Tensor, wanted: list[bool]
+    kind: LayerKind, weight: Tensor, error: Tensor, x: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to input, weight and bias, where wanted."""
     return torch.ops.aten.convolution_backward(

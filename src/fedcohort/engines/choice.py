@@ -17,7 +17,7 @@ from fedcohort.util.errors import UserError
 Device = Literal["cpu", "cuda"]
 
 
-class Kind(NamedTuple):
+class EngineKind(NamedTuple):
     """An engine that can be asked for by name."""
 
     make: Callable[[Task, Device], Engine]
@@ -26,9 +26,9 @@ class Kind(NamedTuple):
 
 
 ENGINES = {
-    "reference": Kind(lambda task, _: ReferenceEngine(task), ("cpu",), ("cpu",)),
-    "pool": Kind(lambda task, _: PoolEngine(task), ("cpu",), ("cpu",)),
-    "batched": Kind(BatchedEngine, ("cpu", "cuda"), ("cpu",)),
+    "reference": EngineKind(lambda task, _: ReferenceEngine(task), ("cpu",), ("cpu",)),
+    "pool": EngineKind(lambda task, _: PoolEngine(task), ("cpu",), ("cpu",)),
+    "batched": EngineKind(BatchedEngine, ("cpu", "cuda"), ("cpu",)),
 }
 
 

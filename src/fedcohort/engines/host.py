@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core.deltas import BlockRow, Rows, is_finite
-from fedcohort.core.engine import Answer, Order, Samples, Scores, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order, Samples, Scores
 from fedcohort.core.profile import Local
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
@@ -29,8 +29,9 @@ from fedcohort.util.errors import UserError
 
 T = TypeVar("T")
 VECTORS = "the processor's kind of vectors"  # they say in which order numbers are added
-Kept = Mapping[int, Memory] | None  # what clients remember of their own BatchNorm statistics, if they use it
-Tried = tuple[Ids, Kept]  # who tries models, with statistics of whom
+# What clients remember of their own BatchNorm statistics, if they use it.
+KeptStatistics = Mapping[int, Memory] | None
+Tried = tuple[Ids, KeptStatistics]  # who tries models, with statistics of whom
 
 
 class Work(NamedTuple):
@@ -144,7 +145,7 @@ class Node:
         self,
         asked: Mapping[int, Tried],
         models: Mapping[int, Weights],
-        function: Callable[[PoolEngine, Trial], Tensor],
+        function: Callable[[PoolEngine, ModelTrial], Tensor],
     ) -> dict[int, Tensor]:
         """What clients say to models that they try."""
 
@@ -152,14 +153,14 @@ class Node:
             clients, kept = asked[shard]
             first = self.work.shards.bounds[shard]
             return function(
-                self.engines[shard], Trial(list(models.values()), clients - first, _recall(kept, first))
+                self.engines[shard], ModelTrial(list(models.values()), clients - first, _recall(kept, first))
             )
 
         return self._each(tried, asked)
 
     def score(
         self,
-        asked: Mapping[int, tuple[Sequence[tuple[int, Ids]], Kept]],
+        asked: Mapping[int, tuple[Sequence[tuple[int, Ids]], KeptStatistics]],
         models: Mapping[int, Memory],
         on: Samples,
     ) -> dict[int, Scores]:
@@ -235,7 +236,7 @@ def read_here(read: Callable[[], T]) -> T:
         ) from None
 
 
-def _recall(kept: Kept, first: int) -> Recall | None:
+def _recall(kept: KeptStatistics, first: int) -> Recall | None:
     """By the numbers that clients have in their shard."""
     return None if kept is None else lambda client: kept[client + first]
 

@@ -19,7 +19,7 @@ from fedcohort.core.deltas import Factor, FactoredBlock
 from fedcohort.core.profile import Local
 from fedcohort.core.records import LogitMap
 from fedcohort.core.round.local_training import LocalSteps
-from fedcohort.engines.chain import Chain, Kind, softmax_error
+from fedcohort.engines.chain import Chain, LayerKind, softmax_error
 from fedcohort.engines.torchscript import unlocked
 
 
@@ -105,7 +105,7 @@ def train_block(stack: Chain, lockstep: Lockstep, params: Tensor) -> tuple[Facto
 
 @unlocked
 def descend_together(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     biases: list[Tensor],
     x: Tensor,
@@ -145,7 +145,7 @@ def by_step(column: Tensor, rows: list[Tensor]) -> list[Tensor]:
 
 
 def forward(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     biases: list[Tensor],
     values: list[list[Tensor]],
@@ -173,7 +173,7 @@ def forward(
 
 
 def backward(
-    kinds: list[Kind],
+    kinds: list[LayerKind],
     weights: list[Tensor],
     values: list[list[Tensor]],
     errors: list[list[Tensor]],

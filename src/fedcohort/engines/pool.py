@@ -25,7 +25,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order
 from fedcohort.core.records import Ids, Memory
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import LocalSteps, by_autograd
@@ -182,14 +182,14 @@ class PoolEngine(ReferenceEngine):
 
         return by_autograd(job, weights, gradient)
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         if trial.kept is not None:  # a model for each client
             return super().losses(trial, samples, number)
         train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         losses = self.predict(trial.models[0], train, torch.cat(rows)).loss
         return torch.stack([part.mean() for part in losses.split([len(own) for own in rows])])
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         if trial.kept is not None:
             return super().survey(trial, answer)
         train = self.task.data.train
@@ -199,7 +199,7 @@ class PoolEngine(ReferenceEngine):
         told = [answer(part) for part in losses.split([len(own) for own in rows], 1)]
         return trial.clients, torch.stack(told)
 
-    def cross_accuracy(self, trial: Trial) -> Tensor:
+    def cross_accuracy(self, trial: ModelTrial) -> Tensor:
         if trial.kept is not None:
             return super().cross_accuracy(trial)
         held = self.task.data.validation

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcohort.core.adapting import trained
 from fedcohort.core.deltas import BlockRow
-from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, ModelTrial, Order, Samples, Scores, Served
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.merge import merged_task
@@ -27,7 +27,7 @@ from fedcohort.core.tally import Tally
 from fedcohort.core.task import Task
 from fedcohort.data.federation import Federation
 from fedcohort.engines.cluster import Cluster, LostError, Machine, heard, room
-from fedcohort.engines.host import Kept, ShardAnswer, ShardOrder, Work
+from fedcohort.engines.host import KeptStatistics, ShardAnswer, ShardOrder, Work
 from fedcohort.engines.shards import Shards, Sums, climb, share_out
 from fedcohort.models.flat import Weights
 from fedcohort.util.errors import UserError
@@ -172,17 +172,17 @@ class RayEngine:
     def collect(self, answers: Sequence[Answer], number: int) -> list[Answer]:
         return list(answers)
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         told = self._each_client("losses", trial, samples, number)
         return told if len(told) else torch.zeros(0)
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         return trial.clients, self._each_client("survey", trial, answer)
 
-    def cross_accuracy(self, trial: Trial) -> Tensor:
+    def cross_accuracy(self, trial: ModelTrial) -> Tensor:
         return self._each_client("cross_accuracy", trial, axis=1)
 
-    def _each_client(self, what: str, trial: Trial, *facts: Any, axis: int = 0) -> Tensor:
+    def _each_client(self, what: str, trial: ModelTrial, *facts: Any, axis: int = 0) -> Tensor:
         """One question to each of the clients; the answers in their order, along ``axis``."""
         models, clients, kept = trial
         places = self.shards.of_each(clients)
@@ -359,7 +359,7 @@ def _joined(told: Iterable[Mapping[int, Any]]) -> dict[int, Any]:
     return {shard: said for own in told for shard, said in own.items()}
 
 
-def _kept(kept: Recall | None, clients: Ids) -> Kept:
+def _kept(kept: Recall | None, clients: Ids) -> KeptStatistics:
     """What these clients remember of their own statistics."""
     return None if kept is None else {c: {"buffers": kept(c)["buffers"]} for c in clients.tolist()}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcohort.core.adapting import trained
 from fedcohort.core.batchnorm import worn
-from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, ModelTrial, Order, Samples, Scores, Served
 from fedcohort.core.records import Ids, Memory, Merge, Recall, View
 from fedcohort.core.roles import Objective
 from fedcohort.core.round.local_training import Descend, LocalSteps, client_round, prepare
@@ -106,7 +106,7 @@ class ReferenceEngine:
         size = job.view.size
         return Answer(order.client, up, mine, buffers, trace, trained.steps, trained.reach, probes, size)
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         train, rows = self.task.data.train, self.polled_rows(trial.clients, samples, number)
         models = [trial.at(client)[0] for client in trial.clients.tolist()]
         tried = self.predict_each(list(zip(models, rows, strict=True)), train)
@@ -117,7 +117,7 @@ class ReferenceEngine:
         everybody = map(self.task.data.client, clients.tolist())
         return [own.polled(self.task.seed, number, samples) for own in everybody]
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         train = self.task.data.train
         told = []
         for client in trial.clients.tolist():
@@ -125,7 +125,7 @@ class ReferenceEngine:
             told.append(answer(torch.stack([own.loss for own in self.predict_each(asked, train)])))
         return trial.clients, torch.stack(told)
 
-    def cross_accuracy(self, trial: Trial) -> Tensor:
+    def cross_accuracy(self, trial: ModelTrial) -> Tensor:
         held = self.task.data.validation
         table = torch.zeros(len(trial.models), len(trial.clients))
         for column, client in enumerate(trial.clients.tolist()):

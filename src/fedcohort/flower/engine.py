@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.engine import Ahead, Answer, Order, Samples, Scores, Served, Trial
+from fedcohort.core.engine import Ahead, Answer, ModelTrial, Order, Samples, Scores, Served
 from fedcohort.core.method import Method
 from fedcohort.core.records import Ids, Memory, Merge, Recall
 from fedcohort.core.roles import Objective
@@ -31,10 +31,10 @@ from fedcohort.flower.event_log import note
 from fedcohort.flower.fields import read_record
 from fedcohort.flower.messages import Payload
 from fedcohort.flower.nodes import Nodes
-from fedcohort.flower.remote_store import Kept, RemoteStore
+from fedcohort.flower.remote_store import RemoteMemory, RemoteStore
 from fedcohort.flower.transport import Silence, enclosed, understood
 from fedcohort.flower.validation import (
-    Expected,
+    ExpectedAnswer,
     Norms,
     Score,
     all_scores,
@@ -83,7 +83,7 @@ class FlowerEngine:
         self.afresh: set[int] = set()  # clients that lost their memory: they start again
         self.empty = 0  # rounds in a row that nobody answered
         self.silent: dict[int, Silence] = {}  # who did not answer the last question
-        self._expected: dict[int, Expected] = {}  # answers to the last orders
+        self._expected: dict[int, ExpectedAnswer] = {}  # answers to the last orders
         self._early: dict[int, Early] = {}  # from the last evaluation
         self._polled: dict[int, tuple[Tensor, float]] = {}  # params and loss, from the last evaluation
         self._norms: Norms = {}  # of what clients sent and was believed
@@ -125,7 +125,7 @@ class FlowerEngine:
             if client in told:
                 answer = told[client]
                 if expected.order.mine:
-                    answer = answer._replace(mine=Kept(number, dict))
+                    answer = answer._replace(mine=RemoteMemory(number, dict))
                     self.afresh.discard(client)
                 answers.append(answer)
             elif self.silent[client].code in (messages.NOT_FINITE, messages.UNREADABLE):
@@ -188,7 +188,7 @@ class FlowerEngine:
             self.silent[client] = Silence(why, messages.UNREADABLE)
             self._note(client, why)
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         known = {
             client: loss
             for client, (params, loss) in self._polled.items()
@@ -203,7 +203,7 @@ class FlowerEngine:
         odd = self._incredible({client: known[client] for client in clients if client in known})
         return torch.tensor([torch.nan if c in odd else known.get(c, torch.nan) for c in clients])
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         """Clients know what to answer: it is their method's."""
         models = len(trial.models)
         pattern = answer(torch.zeros(models, 1))
@@ -217,7 +217,7 @@ class FlowerEngine:
         answers = [told[client] for client in there.tolist()]
         return there, torch.stack(answers) if answers else pattern.new_zeros(0, *pattern.shape)
 
-    def cross_accuracy(self, trial: Trial) -> Tensor:
+    def cross_accuracy(self, trial: ModelTrial) -> Tensor:
         models = len(trial.models)
         told = self._ask(
             messages.CROSS, self._trials(trial), lambda _, payload: read_accuracy(payload, models)
@@ -244,7 +244,7 @@ class FlowerEngine:
         for model, members in models:
             further = model if isinstance(model, Adapting) else None
             model = model if further is None else further.sent
-            own = model.version if isinstance(model, Kept) else None
+            own = model.version if isinstance(model, RemoteMemory) else None
             if own is None and kept is not None:
                 model = {**model, "buffers": torch.zeros(0)}
             whole = {} if own is not None else model_records([Weights(model["params"], model["buffers"])])
@@ -279,14 +279,14 @@ class FlowerEngine:
         }
         return all_scores(self._heard(replies, score), federation)
 
-    def _expect(self, objective: Objective, orders: Sequence[Order]) -> dict[int, Expected]:
+    def _expect(self, objective: Objective, orders: Sequence[Order]) -> dict[int, ExpectedAnswer]:
         if not orders:
             return {}
         federation, at_once = self.task.federation, not (orders[0].judged or self.method.silent)
         blank = self._blank(objective)
         update = update_fields(unmoved(objective, orders[0].transforms, orders[0].down, blank))
         fixed = update, federation.num_classes, at_once, self.method, blank, self.trust
-        return {o.client: Expected(o, int(federation.sizes[0, o.client]), *fixed) for o in orders}
+        return {o.client: ExpectedAnswer(o, int(federation.sizes[0, o.client]), *fixed) for o in orders}
 
     def _order(self, order: Order, number: int) -> Payload:
         """What is particular to it."""
@@ -307,13 +307,13 @@ class FlowerEngine:
 
     def _version(self, client: int, mine: Memory) -> int:
         """Of the memory that a client is to use."""
-        return mine.version if isinstance(mine, Kept) and client not in self.afresh else NEVER
+        return mine.version if isinstance(mine, RemoteMemory) and client not in self.afresh else NEVER
 
     def _whose(self, client: int, kept: Recall | None) -> dict[str, Any]:
         """Whose statistics a client uses with models it is sent: theirs, or those of this memory."""
         return {"statistics": None if kept is None else self._version(client, kept(client))}
 
-    def _trials(self, trial: Trial, facts: Mapping[str, Any] | None = None) -> dict[int, Payload]:
+    def _trials(self, trial: ModelTrial, facts: Mapping[str, Any] | None = None) -> dict[int, Payload]:
         """Models to try, without statistics where clients have their own."""
         models, clients, kept = trial
         bare = models if kept is None else [model._replace(buffers=torch.zeros(0)) for model in models]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcohort.core import batchnorm, uploads
 from fedcohort.core.adapting import Alone
-from fedcohort.core.engine import Answer, Order, Samples, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order, Samples
 from fedcohort.core.method import Method
 from fedcohort.core.noise import tidied
 from fedcohort.core.profile import Local, Profile
@@ -34,7 +34,7 @@ from fedcohort.core.schema import (
 )
 from fedcohort.core.task import Task
 from fedcohort.data.preparation import preparation_of
-from fedcohort.data.scaling import Rule, Scale
+from fedcohort.data.scaling import Scale, ScaleRule
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.flower import messages
 from fedcohort.flower.client_store import NEVER, ClientStore
@@ -97,7 +97,7 @@ class Handler:
         return write_fields(poll_fields(), {FACTS: {"loss": loss}})
 
     def _loss(
-        self, engine: ReferenceEngine, trial: Trial, samples: int | None = None, number: int = 0
+        self, engine: ReferenceEngine, trial: ModelTrial, samples: int | None = None, number: int = 0
     ) -> float:
         """On training data: all of them, or as many as the method draws."""
         size = engine.task.data.client(0).size()
@@ -195,12 +195,12 @@ class Handler:
         accuracy = accuracy if self.policy.exact else torch.tensor(told)
         return write_fields(cross_fields(len(accuracy)), {"accuracy": {"accuracy": accuracy}})
 
-    def _trial(self, engine: ReferenceEngine, payload: Payload, most: int | None = None) -> Trial:
+    def _trial(self, engine: ReferenceEngine, payload: Payload, most: int | None = None) -> ModelTrial:
         """The models that the message brings, for this client to try."""
         models = read_models(payload)
         if not models or (most is not None and len(models) > most):
             raise refuse(f"to try {len(models)} models: {self.method} sends {most or 'some'}")
-        return Trial(models, self.alone, self._kept(engine, payload))
+        return ModelTrial(models, self.alone, self._kept(engine, payload))
 
     def memory(self, payload: Payload) -> Payload:
         """What its objective remembers; statistics that are its own never leave it."""
@@ -224,7 +224,7 @@ class Handler:
         fields = score_fields()
         if facts["poll"] and "losses" in self.method.uses:
             weights = Weights(model["params"], model["buffers"])
-            told["train_loss"] = self._loss(engine, Trial([weights], self.alone, kept))
+            told["train_loss"] = self._loss(engine, ModelTrial([weights], self.alone, kept))
             fields += poll_fields(name="train_loss")
         fields += by_class_fields(engine.task.data.num_classes) if by_class else ()
         answer = write_fields(fields, {FACTS: told, **({"by_class": by_class} if by_class else {})})
@@ -280,7 +280,7 @@ class Handler:
     def _keep(self, model: Memory, kept: Recall | None, payload: Payload) -> None:
         """The model that serves this client stays here, ready for use."""
         data, settings = self.task.data, {key: value for key, value in self.model.items() if key != "name"}
-        rule: Rule = self.reading.get("scale", "federated")
+        rule: ScaleRule = self.reading.get("scale", "federated")
         rule = "client" if rule == "federated" and data.scale is None else rule
         preparation, scaling = preparation_of(data, rule), None
         if not data.vocabulary:
@@ -331,7 +331,7 @@ class Handler:
             return answer.trace.mean()[None]
         began = order.down if "params" in order.down else order.mine
         kept = (lambda _: order.mine) if engine.keeps else None
-        trial = Trial([Weights(began["params"], began["buffers"])], self.alone, kept)
+        trial = ModelTrial([Weights(began["params"], began["buffers"])], self.alone, kept)
         return torch.tensor([self._loss(engine, trial)])
 
 

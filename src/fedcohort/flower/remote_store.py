@@ -14,7 +14,7 @@ from fedcohort.core.records import Memory
 Fetch = Callable[[dict[int, int]], dict[int, Memory]]  # by client and version
 
 
-class Kept(dict[str, Tensor]):
+class RemoteMemory(dict[str, Tensor]):
     """One client's memory: its version, and the tensors themselves once somebody looked."""
 
     def __init__(self, version: int, look: Callable[[], Memory]) -> None:
@@ -37,7 +37,7 @@ class RemoteStore(Memories):
         self._fetched: dict[int, Memory] | None = None
 
     def __getitem__(self, client: int) -> Memory:
-        return Kept(self._versions[client], lambda: self._all()[client])
+        return RemoteMemory(self._versions[client], lambda: self._all()[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._versions)

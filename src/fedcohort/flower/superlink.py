@@ -27,7 +27,7 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # only if the operator says so
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerPlaces:
     """Where one server keeps its files and listens."""
 
     certs: Path  # as written by fedcohort.flower.certs

@@ -32,7 +32,7 @@ STEPS = 10**6  # of a round that the server counts up
 MAJORITY = 3  # clients of whom one can be called odd
 
 
-class Expected(NamedTuple):
+class ExpectedAnswer(NamedTuple):
     """The answer to one order: the fields of all it may hold, and the largest numbers that are possible.
 
     Its methods raise NonsenseError for an answer that is not what was asked for.

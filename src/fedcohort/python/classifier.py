@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Local
-from fedcohort.core.served import NOBODY, Service
+from fedcohort.core.served import NOBODY, ServingModels
 from fedcohort.core.task import Task
 from fedcohort.data import Dataset, Federation, SplitPlan, federate
 from fedcohort.data.partition import Partitioner, partitioner
@@ -156,7 +156,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         rounds, task = checked(self.rounds, Rounds, "rounds"), self._task(federation, self.lr_, seed)
         result = run(self.method_, task, rounds, Evaluation(every=rounds))
         task = task.for_method(self.method_)
-        self._service = Service.of(self.method_, result.state, task, ReferenceEngine(task))
+        self._service = ServingModels.of(self.method_, result.state, task, ReferenceEngine(task))
         self._scale, self._network = federation.scale, (self.model, dict(self.settings or {}))
 
     def predict_proba(self, X: Any, clients: ArrayLike | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 from fedcohort.diagnosis.diagnosis import Diagnosis
 from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.report.labels import CLIENTS, client_map, label_map, left_out, psi_card, rows_allowed
-from fedcohort.report.page import Card, Filter, Page, Tab, Table
+from fedcohort.report.page import Card, Filter, Page, Tab, TextTable
 from fedcohort.report.style import figure, look, small, thinned
 from fedcohort.stats.label_distances import hellinger_points
 from fedcohort.stats.label_groups import Suggestion
@@ -98,7 +98,9 @@ def _measures(diagnosis: Diagnosis) -> Card:
         ("coverage", float(np.nanmean(diagnosis.coverage)), "share of the classes that a client holds"),
         ("Gini of sizes", gini, f"largest client {ratio:,.3g} x smallest"),
     ]
-    table = Table(("measure", ">value", "how to read it"), [(name, f"{v:.3f}", how) for name, v, how in rows])
+    table = TextTable(
+        ("measure", ">value", "how to read it"), [(name, f"{v:.3f}", how) for name, v, how in rows]
+    )
     return Card("Federation", table=table)
 
 
@@ -121,7 +123,7 @@ def _clients(diagnosis: Diagnosis) -> Card:
         "Clients, most deviating first",
         "The last columns are the groups that two readings of the labels suggest. Hellinger: the distance to "
         "the whole federation, 0 to 1.",
-        table=Table(("client", ">samples", ">PSI", ">Hellinger", ">classes", *readings), rows),
+        table=TextTable(("client", ">samples", ">PSI", ">Hellinger", ">classes", *readings), rows),
         note=f"and {left:,} more" if left else "",
     )
 
@@ -136,7 +138,7 @@ def _attributes(skew: FeatureSkew) -> Card:
     return Card(
         "Attributes, most different between clients first",
         HOW_TO_READ,
-        table=Table(
+        table=TextTable(
             ("attribute", ">WPSI", ">by chance", "client that differs most", ">its PSI", ">empty"), rows
         ),
     )

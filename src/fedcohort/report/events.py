@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcohort.report.evidence import Evidence, Run
-from fedcohort.report.page import Card, Table
+from fedcohort.report.page import Card, TextTable
 from fedcohort.runs.events import EVENTS, LOG, read_events, summed_up
 from fedcohort.util.errors import UserError
 
@@ -25,7 +25,7 @@ def _card(run: Run) -> Card:
         "Who did not answer, was refused, left or came back, and in which round. The method was told who did "
         "not answer; what was refused was never averaged.",
         sentences=[_messages(run), answers if rows else "Every client answered all it was asked."],
-        table=Table(("client", "what happened"), rows) if rows else None,
+        table=TextTable(("client", "what happened"), rows) if rows else None,
         tags=run.tags,
         note=f"With the time of each: {EVENTS} and {LOG} in {run.directory}.",
     )

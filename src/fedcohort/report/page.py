@@ -21,7 +21,7 @@ ALL = "*"  # the option of a filter that hides nothing
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows of text; a column whose title starts with ``>`` holds numbers and is aligned to the right."""
 
     columns: Sequence[str]
@@ -44,7 +44,7 @@ class Card:
     title: str
     about: str = ""  # how to read it
     sentences: Sequence[str | Led] = ()
-    table: Table | None = None
+    table: TextTable | None = None
     figure: "Figure | None" = None
     details: Sequence[tuple[str, str]] = ()  # heading and text of what opens on demand
     tags: Mapping[str, str] = field(default_factory=dict)

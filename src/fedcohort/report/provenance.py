@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from fedcohort.report.evidence import Evidence
-from fedcohort.report.page import Card, Table
+from fedcohort.report.page import Card, TextTable
 from fedcohort.runs.outcomes.conditions import in_words, keys_of, text
 from fedcohort.runs.stored import CONFIG
 from fedcohort.util.files import read_text
@@ -49,7 +49,7 @@ def provenance_card(evidence: Evidence) -> Card:
         "Data: the start of the fingerprint of the partitioned data; runs that share it trained and were "
         "tested on the same samples.",
         [f"Left out: {why}" for why in evidence.left_out],
-        table=Table(columns, rows),
+        table=TextTable(columns, rows),
         details=list(_settings(evidence)),
         note="fedcohort run config.toml, with a run's settings below, repeats it.",
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcohort.core.profile import Privacy
 from fedcohort.report.evidence import Evidence, Run
-from fedcohort.report.page import Card, Table
+from fedcohort.report.page import Card, TextTable
 from fedcohort.util.words import counted
 
 UPDATES = ("training", "update")  # the messages that carry what a client learnt
@@ -42,7 +42,7 @@ def _totals(evidence: Evidence, firsts: Sequence[Run]) -> Card:
         "there may be any number, are not among them. A simulation only counts them: nothing leaves the "
         "machine it runs on.",
         sentences=list(_assurances(firsts)),
-        table=Table((*columns, "busiest client"), rows),
+        table=TextTable((*columns, "busiest client"), rows),
     )
 
 
@@ -57,7 +57,7 @@ def answers_card(run: Run) -> Card:
     return Card(
         title,
         "Nothing else leaves a client in a deployment; a client that is not asked sends nothing.",
-        table=Table(("answer", "when, and whose", "what it holds", ">bytes"), rows),
+        table=TextTable(("answer", "when, and whose", "what it holds", ">bytes"), rows),
         tags=tags,
         note=f"Bytes of one answer of a client ({run.about.model}), without names and what the network adds.",
     )
@@ -74,7 +74,7 @@ def updates_card(run: Run) -> Card:
     return Card(
         f"How often each client sent its update with {run.title}, seed {run.seed}",
         "Beside these it gave the short answers above: its profile once, the others when it was asked.",
-        table=Table(("client", ">rounds chosen", ">updates used", ">bytes of these"), rows),
+        table=TextTable(("client", ">rounds chosen", ">updates used", ">bytes of these"), rows),
         tags=run.tags,
         note=f"and {left:,} more, who sent no more than the last of these" if left else "",
     )

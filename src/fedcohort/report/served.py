@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.luck import luck_card
-from fedcohort.report.page import Card, Led, Table
+from fedcohort.report.page import Card, Led, TextTable
 from fedcohort.report.service import Service, worst_tenth
 from fedcohort.stats.intervals import of_share
 from fedcohort.stats.label_distances import pooled, proportions
@@ -172,7 +172,7 @@ def _advice(service: Service, client: int) -> str:
     )
 
 
-def _table(service: Service) -> Table:
+def _table(service: Service) -> TextTable:
     run, named = service.run, set(service.bad)
     lowest = np.argsort(np.where(np.isnan(run.accuracy), 2, run.accuracy), kind="stable").tolist()
     shown = [*service.bad, *(client for client in lowest if client not in named)][:LISTED]
@@ -192,7 +192,7 @@ def _table(service: Service) -> Table:
         row += [f"{run.group[client]}", "–" if near is None else f"{near[0]}"] * grouped
         row += ["–" if best is None else f"{best.title} ({best.accuracy[client]:.0%})"] * compared
         rows.append([*row, _why(service, client) if client in named else "may be luck"])
-    return Table(columns, rows, frozenset((row, 0) for row in range(min(len(named), LISTED))))
+    return TextTable(columns, rows, frozenset((row, 0) for row in range(min(len(named), LISTED))))
 
 
 def _percent(value: float) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from fedcohort.core.evaluate import READABLE, VALIDATION
 from fedcohort.core.round.merge import too_short
 from fedcohort.report.evidence import Evidence, Run
-from fedcohort.report.page import Card, Table
+from fedcohort.report.page import Card, TextTable
 from fedcohort.runs.outcomes.conditions import in_words
 from fedcohort.runs.outcomes.over_rounds import ACCURACY, titles
 from fedcohort.runs.outcomes.standings import (
@@ -121,7 +121,7 @@ def leaderboard_card(evidence: Evidence) -> Card:
     where = f"Runs with {in_words(evidence.settings)} only. " if evidence.settings else ""
     spread = f"Mean ± standard deviation of up to {seeds} seeds. " if seeds > 1 else "One seed. "
     spread += f"{how_ranked(standings[0].ranked_by)} "
-    table = Table(heads, rows, frozenset(strong))
+    table = TextTable(heads, rows, frozenset(strong))
     return Card("Leaderboard", where + spread + SCOPES, _words(evidence), table, note=_note(standings, tests))
 
 
@@ -141,7 +141,9 @@ def recall_card(evidence: Evidence) -> Card | None:
     about = "Of all test samples of a class, those that are recognised; mean over seeds."
     if len(shown) < len(names):
         about += f" The {len(shown)} of {len(names)} classes that are recognised worst."
-    return Card("Recall of each class", about, table=Table(["method", *(f">{name}" for name in shown)], rows))
+    return Card(
+        "Recall of each class", about, table=TextTable(["method", *(f">{name}" for name in shown)], rows)
+    )
 
 
 def _worst(name: str, recalls: Iterable[dict[str, float]]) -> float:
@@ -164,7 +166,7 @@ def rounds_card(evidence: Evidence) -> Card | None:
     rows = [[standing.method, *rounds_cells(standing, wanted)] for standing in standings]
     about = "Global accuracy of the evaluated rounds: means over the last rounds or over blocks of rounds, "
     about += "the best round, a moving average at the end."
-    return Card("Over the rounds", about, table=Table(columns, rows))
+    return Card("Over the rounds", about, table=TextTable(columns, rows))
 
 
 def _words(evidence: Evidence) -> list[str]:

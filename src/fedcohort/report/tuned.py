@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcohort.report import write_page
-from fedcohort.report.page import Card, Filter, Page, Tab, Table
+from fedcohort.report.page import Card, Filter, Page, Tab, TextTable
 from fedcohort.report.style import COLOURS, figure, plain
 from fedcohort.runs.tuning.halving import Trial
 from fedcohort.runs.tuning.search import LR
@@ -38,7 +38,7 @@ def _best(tuning: Tuning, trials: Sequence[Trial], titles: Sequence[str]) -> Car
         values = ", ".join(f"{key} = {value:g}" for key, value in trial.point.items()) or "as in the file"
         rows.append((titles[trial.method], f"{trial.score:.1%}", str(trial.rounds), values))
     about = "Accuracy on rows held out of the clients' training data; the test rows were not looked at."
-    return Card("Best values", about, table=Table(("method", "accuracy", "rounds", "values"), rows))
+    return Card("Best values", about, table=TextTable(("method", "accuracy", "rounds", "values"), rows))
 
 
 def _card(title: str, key: str, trials: Sequence[Trial], tuning: Tuning) -> Card:

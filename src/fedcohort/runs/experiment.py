@@ -25,7 +25,7 @@ from fedcohort.data import Dataset, Federation, Places, SplitPlan, federate
 from fedcohort.data.locate import user_path
 from fedcohort.data.partition import PARTITIONS, Partitioner
 from fedcohort.data.revealed import Revealed
-from fedcohort.data.scaling import Rule
+from fedcohort.data.scaling import ScaleRule
 from fedcohort.data.sources import COMMON, SOURCES, places_in
 from fedcohort.data.tables import TABLES
 from fedcohort.engines.choice import Means
@@ -286,12 +286,12 @@ class Experiment:
         return repr((self.data, self.partition.name, self.partition, self.split))
 
     @property
-    def scale(self) -> Rule:
+    def scale(self) -> ScaleRule:
         """How numbers of examples are scaled: unless exact tables may be told, by each client for itself."""
-        asked: Rule = self.data.get("scale", "federated")
+        asked: ScaleRule = self.data.get("scale", "federated")
         return "client" if asked == "federated" and self.privacy.counts != "exact" else asked
 
-    def federation(self, seed: int, scale: Rule | None = None) -> Federation:
+    def federation(self, seed: int, scale: ScaleRule | None = None) -> Federation:
         """The federation of this seed; ``scale`` stands in for the experiment's own."""
         return _federation(self, seed, scale or self.scale)
 
@@ -436,7 +436,7 @@ def _cached_federation(key: str, _: int) -> list[Federation]:
     return []
 
 
-def _federation(experiment: Experiment, seed: int, scale: Rule) -> Federation:
+def _federation(experiment: Experiment, seed: int, scale: ScaleRule) -> Federation:
     """One federation per data, partition, split, scale and seed, shared by all methods."""
     slot = _cached_federation(f"{experiment.dealing} {scale}", seed)
     if not slot:

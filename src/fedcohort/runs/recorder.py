@@ -40,7 +40,7 @@ from typing import Annotated, Any
 import tomli_w
 import torch
 
-from fedcohort.core.client_store import ClientStore, Memories, Reopen
+from fedcohort.core.client_store import Memories, Reopen, StoredMemories
 from fedcohort.core.evaluate import Row
 from fedcohort.core.method import Method
 from fedcohort.core.records import Clients
@@ -306,7 +306,7 @@ def read_state(
     directory: Path, tensors: dict[str, torch.Tensor], method: Method, reopen: Reopen | None = None
 ) -> State:
     """The state in a checkpoint; ``reopen`` finds clients' memories that are not in the directory."""
-    reopen = reopen or partial(ClientStore.reopen, directory / CLIENTS)
+    reopen = reopen or partial(StoredMemories.reopen, directory / CLIENTS)
     try:
         return unpack(renamed(tensors, method), reopen)
     except (LookupError, ValueError, TypeError, RuntimeError, AssertionError) as error:

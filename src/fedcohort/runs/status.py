@@ -28,7 +28,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.filelock import is_held
 from fedcohort.util.files import LARGE, read_bytes
 
-State = Literal["running", "complete", "stopped", "damaged"]
+RunState = Literal["running", "complete", "stopped", "damaged"]
 Stamp = tuple[tuple[int, int, int] | None, ...]  # when files were changed, and their bytes
 
 
@@ -41,7 +41,7 @@ class Status:
     seed: int
     rounds: int  # wanted
     done: int  # completed
-    state: State
+    state: RunState
     trained: int  # updates used so far, over all rounds
     curve: tuple[float, ...]  # global accuracy at each evaluation
     numbers: dict[str, float]  # the last value of each number about the whole federation
@@ -84,7 +84,7 @@ class Follower:
             if table.stat().st_size < self.read:  # continued from a checkpoint before what was seen
                 self._forget()
             self._take(table)
-        state: State = "complete" if complete else "running" if running else "stopped"
+        state: RunState = "complete" if complete else "running" if running else "stopped"
         return Status(
             self.directory,
             self.method,

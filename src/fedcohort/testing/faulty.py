@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order
 from fedcohort.core.records import Ids
 from fedcohort.core.roles import Objective
 from fedcohort.core.task import Task
@@ -36,11 +36,11 @@ class NobodyTells(ReferenceEngine):
 
     known: ClassVar[int] = 0  # how many have one after all
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         found = super().losses(trial, samples, number)
         return torch.where(torch.arange(len(found)) < self.known, found, torch.nan)
 
-    def survey(self, trial: Trial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
+    def survey(self, trial: ModelTrial, answer: Callable[[Tensor], Tensor]) -> tuple[Ids, Tensor]:
         return super().survey(trial, lambda losses: answer(torch.full_like(losses, torch.nan)))
 
 

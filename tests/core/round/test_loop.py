@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedcohort.core.engine import Answer, Order, Trial
+from fedcohort.core.engine import Answer, ModelTrial, Order
 from fedcohort.core.faults import Faults
 from fedcohort.core.method import Method
 from fedcohort.core.roles import Objective
@@ -97,7 +97,7 @@ class Poisoned(ReferenceEngine):
 class Endless(ReferenceEngine):
     """Client 2 has an endless loss before training, the others 1."""
 
-    def losses(self, trial: Trial, samples: int | None = None, number: int = 0) -> Tensor:
+    def losses(self, trial: ModelTrial, samples: int | None = None, number: int = 0) -> Tensor:
         return torch.where(trial.clients == 2, torch.inf, 1.0)
 
 

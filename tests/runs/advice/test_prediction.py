@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcohort.core.method import Method
-from fedcohort.runs.advice import Advice, Evidence, advise
+from fedcohort.runs.advice import Advice, Measured, advise
 from fedcohort.runs.advice.evidence import FEATURES, NAMES, features_of, shipped
 from fedcohort.runs.advice.prediction import NEAR, expected, nearness
 from fedcohort.util.errors import UserError
@@ -21,7 +21,7 @@ THREE = table(
 )
 
 
-def at(skew: float, evidence: Evidence = THREE) -> np.ndarray:
+def at(skew: float, evidence: Measured = THREE) -> np.ndarray:
     features = dict.fromkeys(FEATURES, 2.0) | {"emd_share": skew}
     return nearness(evidence, features, None)
 
@@ -73,7 +73,7 @@ def test_only_the_nearest_count() -> None:
 
 def test_numbers_are_compared_by_magnitude() -> None:
     rows = [{**names} for names in THREE.names]
-    evidence = Evidence(
+    evidence = Measured(
         tuple(rows),
         np.array([[samples if name == "samples" else 2.0 for name in FEATURES] for samples in (1, 10, 1000)]),
         THREE.epsilon,
@@ -131,7 +131,7 @@ def test_noised_counts_are_judged_by_runs_with_noised_counts() -> None:
     def both(epsilon: float | None) -> Advice:
         exact = table(*((skew, {"scaffold": 0.1, "ifca": 0.0}) for skew in (0.0, 0.1, 0.2)))
         noised = table(*((skew, {"scaffold": 0.0, "ifca": 0.1}) for skew in (0.0, 0.1, 0.2)), epsilon="1.0")
-        joined = Evidence(
+        joined = Measured(
             exact.names + noised.names,
             np.concatenate([exact.features, noised.features]),
             np.concatenate([exact.epsilon, noised.epsilon]),

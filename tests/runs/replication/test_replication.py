@@ -15,7 +15,7 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.replication.folders import Cell, Folder, Study
 from fedcohort.runs.replication.order import InOrder, completed, representatives, write_costs
 from fedcohort.runs.replication.replication import Replication, chosen, stale
-from fedcohort.runs.replication.results import Result, add_results, read_results
+from fedcohort.runs.replication.results import ResultRow, add_results, read_results
 from fedcohort.runs.replication.study import study_results
 from fedcohort.util.errors import UserError
 
@@ -116,7 +116,9 @@ def test_runs_in_another_table_s_results_are_taken_over(
     not keep is not."""
     Replication(folder, "small", tmp_path / "runs").run(Silent())
     path = folder.path / "results.csv"
-    known = [Result(each.about, {**each.values, "rounds_to_target": math.nan}) for each in read_results(path)]
+    known = [
+        ResultRow(each.about, {**each.values, "rounds_to_target": math.nan}) for each in read_results(path)
+    ]
     path.unlink()
     add_results(path, known)
     other = folder.path.parent / "table2"
@@ -205,7 +207,7 @@ def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path)
     """Somebody with a slower machine has made the first seed; an hour would not do for another run there."""
     Replication(folder, "paper", tmp_path / "theirs", seeds=1).run(Silent())
     path = folder.path / "results.csv"
-    slow = [Result(each.about | {"seconds": "36000"}, each.values) for each in read_results(path)]
+    slow = [ResultRow(each.about | {"seconds": "36000"}, each.values) for each in read_results(path)]
     path.unlink()
     add_results(path, slow)
     asked = Replication(folder, "paper", tmp_path / "ours")

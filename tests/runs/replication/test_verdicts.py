@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedcohort.runs.replication.folders import Folder
-from fedcohort.runs.replication.results import Result
+from fedcohort.runs.replication.results import ResultRow
 from fedcohort.runs.replication.verdicts import interval, judge, verdict
 from fedcohort.util.errors import UserError
 
@@ -39,9 +39,9 @@ def test_the_interval_is_that_of_the_mean() -> None:
     assert (told.low, told.high) == (pytest.approx(5 - 2.484, abs=1e-3), pytest.approx(5 + 2.484, abs=1e-3))
 
 
-def result(method: str, seed: int, accuracy: float) -> Result:
+def result(method: str, seed: int, accuracy: float) -> ResultRow:
     about = {"conditions": "partition.alpha=50.0", "method": method, "seed": str(seed), "config": ""}
-    return Result(about, {"global.accuracy": accuracy})
+    return ResultRow(about, {"global.accuracy": accuracy})
 
 
 def test_differences_are_paired_by_seed_and_in_the_table_s_unit(folder: Folder) -> None:

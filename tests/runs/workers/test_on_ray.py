@@ -253,7 +253,9 @@ def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatc
     for name in ("get", "put"):
         monkeypatch.setattr(ray, name, full)
     plan, runners = prepare(asked("local"), tmp_path), object.__new__(ray_pool.RayPool)
-    runners.members = [ray_pool.Member({"NodeID": "a", "Resources": {"CPU": 1}}, 1, None, Listener(Silent()))]
+    runners.members = [
+        ray_pool.RayMember({"NodeID": "a", "Resources": {"CPU": 1}}, 1, None, Listener(Silent()))
+    ]
     for sends in (
         lambda: heard([]),
         lambda: _shared([[torch.zeros(SMALL)]], {0: 2}),
@@ -465,11 +467,11 @@ def test_who_is_left_on_a_machine_gets_the_cores_of_those_who_are_done(monkeypat
     """Of three on a machine of four cores, and one on another; who gets a run again gets its share back."""
     told: list[tuple[str, int]] = []
 
-    def member(name: str, cores: int) -> ray_pool.Member:
+    def member(name: str, cores: int) -> ray_pool.RayMember:
         actor = SimpleNamespace(use=SimpleNamespace(remote=lambda cores: told.append((name, cores))))
         about = {"NodeID": name[0], "Resources": {"CPU": 4.0 if name[0] == "a" else 1.0}}
         job: Any = "a run"
-        return ray_pool.Member(about, cores, actor, Listener(Silent()), job)
+        return ray_pool.RayMember(about, cores, actor, Listener(Silent()), job)
 
     def after(*done: bool) -> list[tuple[str, int]]:
         told.clear()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm
-from fedcohort.core.engine import Engine, Trial
+from fedcohort.core.engine import Engine, ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Memory, Round, Updates
@@ -22,7 +22,7 @@ from fedcohort.core.state import State
 from fedcohort.core.task import Task
 
 
-class Choice(NamedTuple):
+class ChosenCohort(NamedTuple):
     """One group's cohort, and what choosing it took."""
 
     now: Round
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 
 def choose_all(
     method: Method, state: State, task: Task, profile: Profile
-) -> Asking[tuple[State, list[Choice]]]:
+) -> Asking[tuple[State, list[ChosenCohort]]]:
     """All cohorts, and the state with what selectors learned while choosing."""
     odds = method.grouping.odds(state.grouping, profile)
     choices, groups = [], list(state.groups)
@@ -49,7 +49,7 @@ def choose_all(
 
 def choose(
     method: Method, state: State, number: int, odds: Tensor, task: Task, profile: Profile
-) -> Asking[Choice]:
+) -> Asking[ChosenCohort]:
     """One cohort: poll, rehearse, learn, select, as far as the selector wants it."""
     group, members = state.groups[number], likely(odds, profile)
     wanted = method.grouping.cohort(len(members), profile) if len(members) else 0
@@ -64,7 +64,7 @@ def choose(
         odds=None if (own == own[:1]).all() else own,
         models=models,
     )
-    choice = Choice(replace(now, selected=members[:0]), group.selector, members[:0], {})
+    choice = ChosenCohort(replace(now, selected=members[:0]), group.selector, members[:0], {})
     if not wanted:
         return choice
     if method.grouping.calls_all(state.grouping, number):
@@ -101,13 +101,13 @@ def _poll(state: State, polled: Ids, samples: int | None, profile: Profile) -> A
     kept = batchnorm.kept(profile, state.clients)
     for number in group.unique().tolist():
         own = polled[group == number]
-        trial = Trial([state.groups[number].weights], own, kept)
+        trial = ModelTrial([state.groups[number].weights], own, kept)
         answers = yield partial(_losses, trial, samples, state.round)
         losses[own] = torch.where(answers.isfinite(), answers, torch.nan)
     return losses
 
 
-def _losses(trial: Trial, samples: int | None, number: int, engine: Engine) -> Tensor:
+def _losses(trial: ModelTrial, samples: int | None, number: int, engine: Engine) -> Tensor:
     return engine.losses(trial, samples, number)
 
 
@@ -134,7 +134,9 @@ def _rehearse(
     return replace(state, groups=tuple(groups)), *traffic
 
 
-def judge(method: Method, choices: list[Choice], updates: Updates) -> tuple[Updates, list[Choice]]:
+def judge(
+    method: Method, choices: list[ChosenCohort], updates: Updates
+) -> tuple[Updates, list[ChosenCohort]]:
     """The updates that selectors want, and the choices with who was declined."""
     selector, wanted = method.selector, torch.zeros(len(updates), dtype=torch.bool)
     assert isinstance(selector, Judges)  # noqa: S101  # else nothing is judged

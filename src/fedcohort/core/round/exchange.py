@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedcohort.core import batchnorm, client_store, uploads
 from fedcohort.core.deltas import Rows, is_finite
-from fedcohort.core.engine import Answer, Engine, Order, Trial
+from fedcohort.core.engine import Answer, Engine, ModelTrial, Order
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Phase, Round, Updates
@@ -42,7 +42,7 @@ def ask(
     if not len(there):
         return state, Surveyed(surveyed, 0)
     models = [group.weights for group in state.groups]
-    trial = Trial(models, there, batchnorm.kept(now.profile, state.clients))
+    trial = ModelTrial(models, there, batchnorm.kept(now.profile, state.clients))
     there, answers = yield lambda engine: engine.survey(trial, grouping.answer)
     if not len(there):
         return state, Surveyed(surveyed, 0)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcohort.core import batchnorm
-from fedcohort.core.engine import Engine, Trial
+from fedcohort.core.engine import Engine, ModelTrial
 from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Memory, Round, Updates
@@ -110,7 +110,7 @@ def cross(
         Weights(group.weights.params + delta, buffers)
         for delta, buffers in zip(own.up["delta"], own.buffers, strict=True)
     ]
-    table = engine.cross_accuracy(Trial(models, own.ids, batchnorm.kept(profile, clients)))
+    table = engine.cross_accuracy(ModelTrial(models, own.ids, batchnorm.kept(profile, clients)))
     return replace(own, cross=table, cross_size=profile.held_out[own.ids])
 
 

@@ -27,7 +27,6 @@ from fedcohort.models import flat_model
 from fedcohort.models.flat import Flat, Weights
 from fedcohort.models.last_layer import encoder, last_layer
 
-CHUNK = 4096  # examples encoded at a time
 NEVER = 10**9  # no run has so many rounds
 
 
@@ -38,8 +37,7 @@ def features(model: Flat, weights: Weights, x: Tensor) -> Tensor:
     seen: list[Tensor] = []
     watch = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        for chunk in x.split(CHUNK):
-            model.logits(weights, chunk)
+        model.answers(weights, x)
     finally:
         watch.remove()
     return torch.cat(seen)

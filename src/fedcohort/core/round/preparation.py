@@ -11,7 +11,7 @@ from fedcohort.core.method import Method
 from fedcohort.core.profile import Profile
 from fedcohort.core.records import Ids, Round
 from fedcohort.core.roles.optional import Judges
-from fedcohort.core.round.cohort import Choice, choose_all
+from fedcohort.core.round.cohort import ChosenCohort, choose_all
 from fedcohort.core.round.exchange import Surveyed, ask, lost, orders_for
 from fedcohort.core.round.merge import plan_of
 from fedcohort.core.round.questions import Asking, unasked
@@ -24,7 +24,7 @@ class Prepared(NamedTuple):
 
     state: State  # with what was learned while choosing
     everyone: Round  # seen from all groups together
-    choices: list[Choice]
+    choices: list[ChosenCohort]
     orders: list[Order]
     judged: bool  # whether answers come without the update at first
     surveyed: tuple[Surveyed, Surveyed]  # with every group's model: before cohorts were chosen, and after

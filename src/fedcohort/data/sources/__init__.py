@@ -5,7 +5,7 @@ from typing import Any, Protocol, get_args, get_type_hints
 
 from fedcohort.data.dataset import Dataset
 from fedcohort.data.locate import DataPath, Place, Places
-from fedcohort.data.scaling import Rule
+from fedcohort.data.scaling import ScaleRule
 from fedcohort.util.registry import Registry
 
 
@@ -19,7 +19,7 @@ class Source(Protocol):
 
 SOURCES: Registry[Source] = Registry("data source", "fedcohort.data.sources", "fedcohort.sources")
 register = SOURCES.register
-COMMON = {"source": str, "root": DataPath, "scale": Rule}  # settings for every source, beside its own
+COMMON = {"source": str, "root": DataPath, "scale": ScaleRule}  # settings for every source, beside its own
 
 
 def places_in(data: Mapping[str, Any]) -> dict[str, Place]:

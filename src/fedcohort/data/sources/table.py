@@ -23,9 +23,9 @@ from fedcohort.data.dates import Order
 from fedcohort.data.labels import cut, cut_names, cut_points, encode_labels, refuse_amounts
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.preparation import FILL, Preparation
-from fedcohort.data.scaling import Gaps, Rule
+from fedcohort.data.scaling import Gaps, ScaleRule
 from fedcohort.data.sources import register
-from fedcohort.data.tables import AUTO, FILE, Decimal, Layout, read_table, require
+from fedcohort.data.tables import AUTO, FILE, Decimal, TableFormat, read_table, require
 from fedcohort.util.errors import Mistakes, UserError
 from fedcohort.util.settings import between
 
@@ -72,8 +72,8 @@ class Table:
     decimal: Decimal = "auto"
 
     @property
-    def layout(self) -> Layout:
-        return Layout(self.header, self.separator, self.decimal, self.empty)
+    def layout(self) -> TableFormat:
+        return TableFormat(self.header, self.separator, self.decimal, self.empty)
 
     @property
     def gaps(self) -> Gaps:
@@ -240,7 +240,7 @@ class Table:
         return {"source": "table", **vars(self), **found}
 
 
-def refuse_apart(options: Mapping[str, Any], scale: Rule) -> None:
+def refuse_apart(options: Mapping[str, Any], scale: ScaleRule) -> None:
     """Of the options of tables that are in several places: what only all rows together could answer."""
     if isinstance(options.get("bins"), int):
         raise UserError(

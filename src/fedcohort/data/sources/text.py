@@ -11,7 +11,7 @@ from fedcohort.data.labels import encode_labels, refuse_amounts
 from fedcohort.data.locate import DataPath, Places
 from fedcohort.data.preparation import Preparation
 from fedcohort.data.sources import register
-from fedcohort.data.tables import AUTO, Layout, read_table, require
+from fedcohort.data.tables import AUTO, TableFormat, read_table, require
 from fedcohort.data.texts import RESERVED, tokenise
 from fedcohort.util.settings import at_least
 
@@ -48,8 +48,8 @@ class Text:
         return Dataset(x, y, classes, test_x, test_y, owner, test_owner, story, kinds)
 
     @property
-    def _layout(self) -> Layout:
-        return Layout(self.header, self.separator)
+    def _layout(self) -> TableFormat:
+        return TableFormat(self.header, self.separator)
 
     def _columns(self, path: str, where: Places) -> tuple[list[str], np.ndarray, np.ndarray | None]:
         frame = read_table(path, where, self._layout)

@@ -19,7 +19,7 @@ NOT_THERE = OSError, RuntimeError, UserError  # RuntimeError: nobody's home
 DIGEST = hashlib.sha256().digest_size
 
 
-class Kept:
+class KeptCode:
     """The machine code of one program: ``key`` is all that it depends on."""
 
     def __init__(self, key: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedcohort.engines.chain import Chain, Kind, Layer
+from fedcohort.engines.chain import Chain, Layer, LayerKind
 
 SAMPLES = 4  # of a batch are taken at a time ...
 OUTPUTS = 12  # ... and a dense layer is filled up to a multiple of this many outputs
@@ -132,7 +132,7 @@ class Layout:
         self.chain, self.lanes, self.size = chain, lanes, 0
         self.layers: list[Convolution | Dense] = []
         self.head = image = Image(shape[0], shape[1], shape[2], chain.kinds[0].padding)
-        for layer, following in zip(chain.layers, [*chain.kinds[1:], Kind()], strict=True):
+        for layer, following in zip(chain.layers, [*chain.kinds[1:], LayerKind()], strict=True):
             ours: Convolution | Dense
             if layer.kind.convolves:
                 ours = Convolution(layer, lanes, self.size, image, following.padding)

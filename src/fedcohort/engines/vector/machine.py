@@ -6,7 +6,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from fedcohort.engines.vector.kept import Kept
+from fedcohort.engines.vector.kept import KeptCode
 
 # Kernels are unrolled as they are written, so little is left to be found. LLVM's usual passes take six times
 # as long as these, and what they make is no faster.
@@ -32,7 +32,7 @@ def compiled(text: str, lanes: int) -> Any:
     target = llvm.Target.from_default_triple().create_target_machine(
         cpu=cpu, features=features, opt=2, jit=True
     )
-    kept = Kept("\n".join([llvmlite.__version__, target.triple, cpu, features, *PASSES, text]))
+    kept = KeptCode("\n".join([llvmlite.__version__, target.triple, cpu, features, *PASSES, text]))
     module, code = llvm.parse_assembly(text), kept.read()
     module.verify()
     if code is None:

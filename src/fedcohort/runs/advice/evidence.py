@@ -50,7 +50,7 @@ def features_of(counts: ArrayLike, cohort: int) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Measured:
     """The table, a row of every array for each federation."""
 
     names: tuple[Mapping[str, str], ...]  # see NAMES
@@ -62,7 +62,7 @@ class Evidence:
     about: Mapping[str, Any]  # how it was made
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> "Evidence":
+    def of(cls, rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> "Measured":
         def column(name: str) -> Array:
             return np.array([float(row[name] or "nan") for row in rows])
 
@@ -77,10 +77,10 @@ class Evidence:
             about,
         )
 
-    def where(self, kept: Array) -> "Evidence":
+    def where(self, kept: Array) -> "Measured":
         """Of some federations only."""
         chosen = np.flatnonzero(kept)
-        return Evidence(
+        return Measured(
             tuple(self.names[row] for row in chosen.tolist()),
             self.features[chosen],
             self.epsilon[chosen],
@@ -95,8 +95,8 @@ class Evidence:
 
 
 @cache
-def shipped() -> Evidence:
+def shipped() -> Measured:
     """The table that comes with the package."""
     folder = files("fedcohort.runs.advice")
     rows = list(csv.DictReader((folder / "evidence.csv").read_text(encoding="utf-8").splitlines()))
-    return Evidence.of(rows, tomllib.loads((folder / "evidence.toml").read_text(encoding="utf-8")))
+    return Measured.of(rows, tomllib.loads((folder / "evidence.toml").read_text(encoding="utf-8")))

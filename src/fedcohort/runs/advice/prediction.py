@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcohort.core.method import Method
-from fedcohort.runs.advice.evidence import BASE, FEATURES, Evidence, features_of, shipped
+from fedcohort.runs.advice.evidence import BASE, FEATURES, Measured, features_of, shipped
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.errors import UserError
 
@@ -32,7 +32,7 @@ WORDS = {  # of features, where they lie outside what was measured, and how thei
 }
 
 
-class Expected(NamedTuple):
+class ExpectedGain(NamedTuple):
     """What is expected of a method."""
 
     method: str
@@ -58,7 +58,7 @@ class Expected(NamedTuple):
 class Advice:
     """The result of :func:`advise`."""
 
-    ranking: tuple[Expected, ...]  # allowed methods, the best first
+    ranking: tuple[ExpectedGain, ...]  # allowed methods, the best first
     near: tuple[Mapping[str, str], ...]  # what the nearest federations were made of, the nearest first
     features: Mapping[str, float]
     outside: tuple[str, ...]  # in what nothing like it was measured, in words
@@ -66,11 +66,11 @@ class Advice:
     trusted: bool  # on unseen federations, such advice gave away less than every single method
 
     @property
-    def best(self) -> Expected:
+    def best(self) -> ExpectedGain:
         return self.ranking[0]
 
     @property
-    def runner_up(self) -> Expected | None:
+    def runner_up(self) -> ExpectedGain | None:
         return next(iter(self.ranking[1:]), None)
 
     @property
@@ -109,7 +109,7 @@ def advise(
     *,
     one_model: bool = False,
     epsilon: float | None = None,
-    evidence: Evidence | None = None,
+    evidence: Measured | None = None,
 ) -> Advice:
     """Which method to train with, where ``cohort`` of the clients with these label counts train a round.
 
@@ -139,7 +139,7 @@ def kinds(one_model: bool, noised: bool) -> list[str]:
     return [kind for kind, asked in (("one_model", one_model), ("noised", noised)) if asked] or ["any"]
 
 
-def nearness(evidence: Evidence, features: Mapping[str, float], epsilon: float | None) -> Array:
+def nearness(evidence: Measured, features: Mapping[str, float], epsilon: float | None) -> Array:
     """``[F]``: how much each federation counts; 0 for all but the nearest."""
     here = np.array([features[name] for name in COMPARED])
     table = _positions(evidence.features[:, [FEATURES.index(name) for name in COMPARED]])
@@ -155,7 +155,7 @@ def nearness(evidence: Evidence, features: Mapping[str, float], epsilon: float |
     return weight / weight.sum() if weight.any() else np.full(len(weight), 1 / len(weight))
 
 
-def expected(evidence: Evidence, weights: Array, methods: list[str]) -> tuple[Expected, ...]:
+def expected(evidence: Measured, weights: Array, methods: list[str]) -> tuple[ExpectedGain, ...]:
     """What the weighted federations tell of each method, the best first."""
     near = np.flatnonzero(weights)
     gains = {method: evidence.gain[method][near] for method in methods}
@@ -168,7 +168,7 @@ def expected(evidence: Evidence, weights: Array, methods: list[str]) -> tuple[Ex
         own, weight = gain[known], weights[near][known]
         mean, best = float(np.average(own, weights=weight)), int((gain >= most).sum())
         low, high = _quantiles(own, weight, INTERVAL)
-        found.append(Expected(method, mean, low, high, best, len(own)))
+        found.append(ExpectedGain(method, mean, low, high, best, len(own)))
     return tuple(sorted(found, key=lambda each: (-each.gain, each.method != BASE)))
 
 
@@ -185,7 +185,7 @@ def _quantiles(values: Array, weights: Array, shares: tuple[float, ...]) -> tupl
     return tuple(np.interp(shares, (ends - weights[order] / 2) / ends[-1], values[order]).tolist())
 
 
-def _outside(evidence: Evidence, features: Mapping[str, float], epsilon: float | None) -> list[str]:
+def _outside(evidence: Measured, features: Mapping[str, float], epsilon: float | None) -> list[str]:
     """In which features a federation is unlike all that were measured."""
     measured = {name: evidence.features[:, place] for place, name in enumerate(FEATURES)}
     told = [

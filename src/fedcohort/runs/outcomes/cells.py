@@ -18,7 +18,7 @@ METHOD = "method"
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One method under one condition."""
 
     row: Settings
@@ -48,7 +48,7 @@ class Cell:
         return tuple(f"{key}={text(value)}" for key, value in sorted(self.settings.items()) if key != METHOD)
 
 
-def tested(cells: Sequence[Cell], against: str, keys: Sequence[str]) -> list[Cell]:
+def tested(cells: Sequence[TableCell], against: str, keys: Sequence[str]) -> list[TableCell]:
     """Every method against one under the same conditions, on the seeds that both have; p adjusted by Holm
     for all tests of the table. The same runs may stand under several values of what their methods do not
     have: they are tested once."""
@@ -76,9 +76,9 @@ def tested(cells: Sequence[Cell], against: str, keys: Sequence[str]) -> list[Cel
     ]
 
 
-def with_best(cells: Sequence[Cell], more: bool | None, methods: bool) -> list[Cell]:
+def with_best(cells: Sequence[TableCell], more: bool | None, methods: bool) -> list[TableCell]:
     """The best method under each condition, or, of one method, the best of each column; never a reference."""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
+    groups: dict[tuple[str, ...], list[TableCell]] = {}
     for cell in cells:
         key = cell.conditions if methods else tuple(map(text, cell.column.values()))
         if cell.values and not cell.reference:

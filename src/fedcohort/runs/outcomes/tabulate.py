@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcohort.core.evaluate import VALIDATION
-from fedcohort.runs.outcomes.cells import METHOD, Cell, tested, with_best
+from fedcohort.runs.outcomes.cells import METHOD, TableCell, tested, with_best
 from fedcohort.runs.outcomes.conditions import combinations, in_words, joins, keys_of, order, settings, text
 from fedcohort.runs.outcomes.flat import Settings
 from fedcohort.runs.outcomes.over_rounds import ACCURACY, Curve
@@ -26,7 +26,7 @@ NAMED = 5  # cells that a note names
 
 
 @dataclass(frozen=True)
-class Line:
+class PlacedRun:
     """One run: where it stands in a table, and its number."""
 
     run: RunDir
@@ -48,7 +48,7 @@ class Tabulated:
     over: str
     rows: list[str]  # the settings that tell rows apart
     columns: list[str]
-    cells: list[Cell]
+    cells: list[TableCell]
     against: str | None
     notes: list[str]
 
@@ -138,7 +138,7 @@ def _complete(directories: Sequence[Path]) -> tuple[list[RunDir], list[str]]:
     return runs, notes
 
 
-def _lines(runs: Sequence[RunDir], wanted: Sequence[str]) -> tuple[list[Line], list[str]]:
+def _lines(runs: Sequence[RunDir], wanted: Sequence[str]) -> tuple[list[PlacedRun], list[str]]:
     """Every run with all that the table may ask of it, and the conditions."""
     placed = placed_in(runs, wanted)
     told = [settings(run.settings) for run in runs]
@@ -150,12 +150,12 @@ def _lines(runs: Sequence[RunDir], wanted: Sequence[str]) -> tuple[list[Line], l
     lines = []
     for run, (method, own), all_ in zip(runs, placed, told, strict=True):
         asked = {METHOD: method, SEED: run.settings.seed, **own, **{key: all_.get(key) for key in chosen}}
-        lines.append(Line(run, asked, run.about.pooled or run.about.silent, np.nan))
+        lines.append(PlacedRun(run, asked, run.about.pooled or run.about.silent, np.nan))
     return lines, conditions
 
 
 def _default_columns(
-    directories: Sequence[Path], lines: Sequence[Line], rows: Sequence[str], conditions: Sequence[str]
+    directories: Sequence[Path], lines: Sequence[PlacedRun], rows: Sequence[str], conditions: Sequence[str]
 ) -> list[str]:
     """All conditions of one comparison; those between comparisons are for the user to choose."""
     free = [key for key in conditions if key not in rows]
@@ -168,7 +168,7 @@ def _default_columns(
 
 
 def _refuse_mixing(
-    lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str], conditions: Sequence[str]
+    lines: Sequence[PlacedRun], rows: Sequence[str], columns: Sequence[str], conditions: Sequence[str]
 ) -> None:
     named = [*rows, *columns]
     if twice := [key for key in dict.fromkeys(named) if named.count(key) > 1]:
@@ -181,11 +181,11 @@ def _refuse_mixing(
         )
 
 
-def _several(lines: Sequence[Line], key: str) -> bool:
+def _several(lines: Sequence[PlacedRun], key: str) -> bool:
     return len({text(line.settings[key]) for line in lines if key in line.settings}) > 1
 
 
-def _values(lines: Sequence[Line], keys: Sequence[str]) -> str:
+def _values(lines: Sequence[PlacedRun], keys: Sequence[str]) -> str:
     """``partition.alpha (0.1, 0.5), rounds (2, 4)``."""
     words = []
     for key in keys[:NAMED]:
@@ -196,13 +196,13 @@ def _values(lines: Sequence[Line], keys: Sequence[str]) -> str:
     return ", ".join(words) + more
 
 
-def _refuse_unknown(lines: Sequence[Line], metric: str) -> None:
+def _refuse_unknown(lines: Sequence[PlacedRun], metric: str) -> None:
     known = {key for line in lines for key in read_result(line.run.directory) or {}}
     if metric not in known:
         raise UserError(f"no run here has a number {metric}{nearest(metric, known)}")
 
 
-def _cells(lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str]) -> list[Cell]:
+def _cells(lines: Sequence[PlacedRun], rows: Sequence[str], columns: Sequence[str]) -> list[TableCell]:
     """Row by row; methods in the order in which they were asked for."""
     methods = list(dict.fromkeys(text(line.settings[METHOD]) for line in lines))
 
@@ -226,7 +226,9 @@ def _cells(lines: Sequence[Line], rows: Sequence[str], columns: Sequence[str]) -
             here = [line for line in own if joins(_only(line.settings, columns), column)]
             if here:
                 runs = frozenset(line.run.directory for line in here)
-                cells.append(Cell(row, column, _by_draw(here), runs, all(line.reference for line in here)))
+                cells.append(
+                    TableCell(row, column, _by_draw(here), runs, all(line.reference for line in here))
+                )
     return cells
 
 
@@ -234,9 +236,9 @@ def _only(own: Settings, keys: Sequence[str]) -> Settings:
     return {key: own[key] for key in keys if key in own}
 
 
-def _by_draw(lines: Sequence[Line]) -> dict[tuple[int, str], float]:
+def _by_draw(lines: Sequence[PlacedRun]) -> dict[tuple[int, str], float]:
     """A number for each seed; the same run in two directories counts once."""
-    found: dict[tuple[int, str], Line] = {}
+    found: dict[tuple[int, str], PlacedRun] = {}
     for line in lines:
         other = found.setdefault(line.draw, line)
         if not np.array_equal(other.value, line.value, equal_nan=True):
@@ -247,7 +249,7 @@ def _by_draw(lines: Sequence[Line]) -> dict[tuple[int, str], float]:
     return {draw: line.value for draw, line in found.items() if not np.isnan(line.value)}
 
 
-def _fewer(cells: Sequence[Cell]) -> list[str]:
+def _fewer(cells: Sequence[TableCell]) -> list[str]:
     """Which cells rest on fewer seeds than others."""
     most = max(len(cell.values) for cell in cells)
     few = [cell for cell in cells if len(cell.values) < most]
@@ -261,7 +263,7 @@ def _fewer(cells: Sequence[Cell]) -> list[str]:
     return [f"fewer than {most} seeds: {'; '.join(named)}{more}"]
 
 
-def _tuned(lines: Sequence[Line], conditions: Sequence[str]) -> list[str]:
+def _tuned(lines: Sequence[PlacedRun], conditions: Sequence[str]) -> list[str]:
     """How clients train, where methods have settings of their own."""
     told = [settings(line.run.settings) for line in lines]
     notes = []

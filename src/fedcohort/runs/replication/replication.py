@@ -25,7 +25,7 @@ from fedcohort.runs.replication.order import (
 )
 from fedcohort.runs.replication.results import (
     FIRST,
-    Result,
+    ResultRow,
     add_results,
     read_results,
     result_of,
@@ -111,23 +111,23 @@ class Replication:
             return [self.folder.study.data]
         return sorted({job.experiment.data["source"] for job in self.made.values()})
 
-    def current(self, results: Iterable[Result]) -> list[Result]:
+    def current(self, results: Iterable[ResultRow]) -> list[ResultRow]:
         """Those that are of the experiment file, or of the study's rows, as they are now."""
         if self.folder.study is None:
             return [each for each in results if self._is_current(each)]
         known = {each.config for each in self._studied(self.folder.study)}
         return [each for each in results if each.config in known]
 
-    def _studied(self, study: Study) -> list[Result]:
+    def _studied(self, study: Study) -> list[ResultRow]:
         return study_results(self.folder, study, self.scale, self.studies)
 
-    def _is_current(self, result: Result) -> bool:
+    def _is_current(self, result: ResultRow) -> bool:
         job = self.made.get((result.cell, self.experiment.seeds[0]))
         table = job.experiment.table(job.method, result.seed) if job else None
         return table is not None and settings_hash(table) == result.config
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[ResultRow]:
         """What is known at this scale."""
         return self.current(each for each in read_results(self.path) if each.about["scale"] == self.scale)
 
@@ -213,18 +213,18 @@ class Replication:
             elif same := elsewhere.get(settings_hash(job.table)):
                 own = dict(zip(FIRST, map(str, (*key[0], self.scale, key[1])), strict=True))
                 values = {metric: same.values[metric] for metric in self.folder.metrics}
-                found.append(Result(same.about | own, values))
+                found.append(ResultRow(same.about | own, values))
         if found:
             add_results(self.path, found)
 
-    def _elsewhere(self) -> dict[str, Result]:
+    def _elsewhere(self) -> dict[str, ResultRow]:
         """What the paper's other tables have of runs, by their settings, if it is all that is kept here. What
         is empty there was measured, too: a target may never be reached."""
         others = [path for path in self.folder.path.parent.glob(f"*/{RESULTS}") if path != self.path]
         every = [each for path in others for each in read_results(path)]
         return {each.config: each for each in every if {*self.folder.metrics} <= each.values.keys()}
 
-    def result(self, key: Key) -> Result:
+    def result(self, key: Key) -> ResultRow:
         return result_of(self.folder, self.scale, key[0], self.jobs[key])
 
 

@@ -20,7 +20,7 @@ FIRST = ("conditions", "method", "scale", "seed")
 LAST = ("rounds", "seconds", "config", "data", "version", "command")
 
 
-class Result(NamedTuple):
+class ResultRow(NamedTuple):
     """One run that is complete."""
 
     about: dict[str, str]  # the columns of every results.csv
@@ -40,7 +40,7 @@ class Result(NamedTuple):
         return int(self.about["seed"])
 
 
-def read_results(path: Path) -> list[Result]:
+def read_results(path: Path) -> list[ResultRow]:
     """All of a file's; none if there is no file."""
     if not path.exists():
         return []
@@ -51,11 +51,11 @@ def read_results(path: Path) -> list[Result]:
             number(about[key], path)
         if not about["seed"].removeprefix("-").isdecimal():
             raise damaged(path, f"{about['seed']!r:.40} is no seed")
-        found.append(Result(about, {key: number(text, path, NUMBERS) for key, text in row.items()}))
+        found.append(ResultRow(about, {key: number(text, path, NUMBERS) for key, text in row.items()}))
     return found
 
 
-def add_results(path: Path, new: Sequence[Result]) -> None:
+def add_results(path: Path, new: Sequence[ResultRow]) -> None:
     """Beside those that are there, at once or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with held(path.parent):
@@ -76,7 +76,7 @@ def settings_hash(table: dict[str, Any]) -> str:
     return config_hash({**table, "data": data})
 
 
-def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> Result:
+def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> ResultRow:
     """What the directory of a complete run tells."""
     numbers, made = read_result(job.directory) or {}, read_environment(job.directory, RESTORE)
     told = (
@@ -85,4 +85,4 @@ def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> Result
         f"fedcohort replicate {folder.name} --scale {scale} --cells {quote(cell.short(folder.paper))}",
     )  # fmt: skip
     about = dict(zip((*FIRST, *LAST), map(str, told), strict=True))
-    return Result(about, {key: numbers.get(key, math.nan) for key in folder.metrics})
+    return ResultRow(about, {key: numbers.get(key, math.nan) for key in folder.metrics})

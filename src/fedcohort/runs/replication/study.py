@@ -9,13 +9,13 @@ from string import Template
 
 from fedcohort.runs.experiment import config_hash
 from fedcohort.runs.replication.folders import ABOUT, Folder, Study, number, rows_of
-from fedcohort.runs.replication.results import FIRST, LAST, Result
+from fedcohort.runs.replication.results import FIRST, LAST, ResultRow
 from fedcohort.util.errors import UserError
 
 STANDARD_ERROR = 2  # results alone go to standard output
 
 
-def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[Result]:
+def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list[ResultRow]:
     """The rows of a study's file as results; what names their settings is the row without its time."""
     path, found, ours = where / study.file, [], version("fedcohort")
     for row in rows_of(path) if path.exists() else []:
@@ -32,7 +32,7 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
             "command": f"fedcohort replicate {folder.name}",
         }
         values = {key: number(row.get(key, ""), path) for key in folder.metrics}
-        found.append(Result({key: told.get(key, "") for key in (*FIRST, *LAST)}, values))
+        found.append(ResultRow({key: told.get(key, "") for key in (*FIRST, *LAST)}, values))
     return [each for each in found if scale == "smoke" or each.cell in folder.cells]  # smoke has other data
 
 

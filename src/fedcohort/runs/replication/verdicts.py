@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fedcohort.runs.replication.folders import UNITS, Cell, Claim, Folder, measured
-from fedcohort.runs.replication.results import Result
+from fedcohort.runs.replication.results import ResultRow
 from fedcohort.stats.paired import SEEDS, Paired, paired
 from fedcohort.util.errors import UserError
 
@@ -46,12 +46,12 @@ def verdict(paper: float, ours: Paired | None) -> Verdict:
     return "weaker" if sign * ours.mean < HALF * abs(paper) else "confirmed"
 
 
-def judge(folder: Folder, results: Sequence[Result]) -> list[Judged]:
+def judge(folder: Folder, results: Sequence[ResultRow]) -> list[Judged]:
     """Every claim of a table, by results of one scale."""
     return [_judged(folder, claim, results) for claim in folder.claims]
 
 
-def by_seed(results: Sequence[Result], cell: Cell, metric: str) -> dict[int, float]:
+def by_seed(results: Sequence[ResultRow], cell: Cell, metric: str) -> dict[int, float]:
     """What is known of a cell."""
     told = {result.seed: measured(metric, result.values) for result in results if result.cell == cell}
     return {seed: value for seed, value in told.items() if not math.isnan(value)}
@@ -61,7 +61,7 @@ def interval(ours: Sequence[float], theirs: Sequence[float]) -> Paired | None:
     return paired(ours, theirs) if len(ours) >= SEEDS else None
 
 
-def _judged(folder: Folder, claim: Claim, results: Sequence[Result]) -> Judged:
+def _judged(folder: Folder, claim: Claim, results: Sequence[ResultRow]) -> Judged:
     sides = [side for side in (claim.method, claim.against) if isinstance(side, str)]
     about = [each for each in folder.published if each.metric == claim.metric]
     known = [[each for each in about if each.cell == (claim.conditions, side)] for side in sides]

@@ -77,7 +77,7 @@ class Sign(NamedTuple):
 
 
 @dataclass
-class Member:
+class RayMember:
     """A process on a machine, and what it is doing."""
 
     node: dict[str, Any]  # as Ray describes it
@@ -95,12 +95,12 @@ class RayPool:
         slots = [node for node in nodes for _ in range(int(node["Resources"]["CPU"]))]
         turns = islice(cycle(nodes), len(slots) * len(nodes))  # one on each machine, then a second, ...
         chosen = [node["NodeID"] for node in turns][: min(size, len(slots))]
-        self.members: list[Member] = []
+        self.members: list[RayMember] = []
         for node in nodes:
             many = chosen.count(node["NodeID"])
             for cores in shares(int(node["Resources"]["CPU"]), many) if many else ():
                 actor = placed(Runner, node["NodeID"], cores)
-                self.members.append(Member(node, cores, actor, Listener(watcher)))
+                self.members.append(RayMember(node, cores, actor, Listener(watcher)))
         for member in list(self.members):
             try:
                 theirs = heard([member.actor.about.remote()])[0]
@@ -116,7 +116,7 @@ class RayPool:
 
         data: dict[str, Any] = {}  # by what was asked: most runs have the same
         with _sign(home) as sign:
-            news: dict[Any, Member] = {}
+            news: dict[Any, RayMember] = {}
             while schedule.waiting or any(member.job for member in self.members):
                 for member in self.members:
                     if member.job is None and schedule.waiting:
@@ -147,7 +147,7 @@ class RayPool:
 
     def _spread(self) -> None:
         """All cores of each machine to those who have something to do there."""
-        at_work: dict[str, list[Member]] = {}
+        at_work: dict[str, list[RayMember]] = {}
         for member in self.members:
             if member.job is not None:
                 at_work.setdefault(member.node["NodeID"], []).append(member)
@@ -185,7 +185,7 @@ class RayPool:
             ray.kill(member.actor)
 
 
-def _hear(member: Member, kind: str, *about: Any) -> None:
+def _hear(member: RayMember, kind: str, *about: Any) -> None:
     job = member.job
     if job is None:
         return

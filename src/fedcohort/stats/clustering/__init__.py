@@ -10,7 +10,7 @@ from fedcohort.stats.clustering.kmeans import (
     MANY,
     SAMPLE,
     STARTS,
-    Choice,
+    ChosenGroups,
     capped_groups,
     kmeans_by_silhouette,
     kmeans_groups,
@@ -37,9 +37,9 @@ from fedcohort.stats.clustering.spectral import (
 )
 
 __all__ = [
-    "EXACT", "MANY", "SAMPLE", "STARTS", "Assign", "Choice", "Labels", "Metric", "bipartition", "by_mean",
-    "capped_groups", "cosines",
-    "dbscan_groups", "find_medoids", "has_company", "join_largest", "kmeans_by_silhouette", "kmeans_groups",
+    "EXACT", "MANY", "SAMPLE", "STARTS", "Assign", "ChosenGroups", "Labels", "Metric", "bipartition",
+    "by_mean", "capped_groups", "cosines", "dbscan_groups", "find_medoids", "has_company",
+    "join_largest", "kmeans_by_silhouette", "kmeans_groups",
     "kmedoids_groups", "optics_groups", "perceived_alike", "relabel", "separation",
     "some_rows", "spectral_by_davies_bouldin", "spectral_embedding", "spectral_groups", "stretched_alike",
     "upv_distance",

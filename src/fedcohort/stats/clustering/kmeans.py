@@ -17,7 +17,7 @@ STARTS = 10
 ROUNDS = 100  # of assignment and means, at most, where groups have a capacity
 
 
-class Choice(NamedTuple):
+class ChosenGroups(NamedTuple):
     """The grouping that won, and the silhouette of every number of groups that was tried."""
 
     labels: Labels
@@ -66,7 +66,7 @@ def kmeans_by_silhouette(
     tolerance: float = 1e-9,
     starts: int = STARTS,
     exact: int = MANY,
-) -> Choice:
+) -> ChosenGroups:
     """K-means for 2, 3, ... groups; the smallest number whose mean silhouette no other exceeds.
 
     At most ``max_groups`` and K-1 are tried (None: K-1). Up to two rows, or identical rows, are one group.
@@ -77,7 +77,7 @@ def kmeans_by_silhouette(
     clients, rows = len(table), some_rows(len(table), exact, seed, "kmeans", "K-means")
     points, weights, inverse = _distinct(table[rows])
     most = min(clients - 1, len(points), clients if max_groups is None else max_groups)
-    best, scores = Choice(np.zeros(clients, dtype=np.int64), 1, {}), {}
+    best, scores = ChosenGroups(np.zeros(clients, dtype=np.int64), 1, {}), {}
     if len(points) < 2 or most < 2:
         return best
     sample, distances = _sampled_distances(points, seed)
@@ -86,8 +86,8 @@ def kmeans_by_silhouette(
             labels = _kmeans(points, weights, k, seed, starts)
             scores[k] = weighted_silhouette(distances, labels[sample], weights[sample])
             if best.k == 1 or scores[k] > scores[best.k] + tolerance:
-                best = Choice(labels, k, scores)
-        return Choice(_everybody(table, rows, best.labels[inverse]), best.k, scores)
+                best = ChosenGroups(labels, k, scores)
+        return ChosenGroups(_everybody(table, rows, best.labels[inverse]), best.k, scores)
 
 
 def _everybody(table: NDArray[np.float64], rows: Labels, labels: Labels) -> Labels:
