@@ -355,6 +355,24 @@ def test_rows_of_a_round() -> None:
     assert trained == [("north", "0", 1.0), ("east", "1", 0.0), ("west", "1", 0.0)]
 
 
+def test_labels_of_who_is_declined_are_not_the_cohorts() -> None:
+    """Without west, whose labels are 0 0, those of north and east are left: 1 1 2 and 0."""
+    selected, one, nobody = torch.tensor([0, 1, 3]), torch.tensor([3]), torch.tensor([], dtype=torch.long)
+    report = Report(6, selected, selected, nobody, nobody, loss=0.5, declined=one)
+    method, task = Method.parse("fedavg"), task_of(federation())
+    state = state_of(identity, shifted, group=(0, 1, 0, 1))
+    got = final_metrics(evaluate.round_rows(method, report, state, task, task.profile(method)))
+    assert got["declined"] == 1
+    assert got["cohort_entropy"] == pytest.approx(1.5)
+
+
+def test_a_run_ends_with_the_mean_entropy_of_its_cohorts() -> None:
+    rows = run("fedavg", replace(task_of(federation()), cohort=1), 4).rows
+    each = [row.value for row in rows if row.metric == "cohort_entropy"]
+    assert len(set(each)) > 1
+    assert final_metrics(rows)["mean_cohort_entropy"] == pytest.approx(sum(each) / 4)
+
+
 @pytest.mark.parametrize("counts", ["withheld", "noised"])
 def test_nothing_is_computed_from_labels_that_nobody_told(counts: str) -> None:
     """With one client a round, the cohort's entropy would be each client's own; groups by label likewise."""

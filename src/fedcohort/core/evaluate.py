@@ -275,7 +275,8 @@ def round_rows(method: Method, report: Report, state: State, task: Task, profile
         "bytes_down": float(state.bytes_down),
     }
     if profile.counts is not None:
-        values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[report.selected].numpy())
+        wanted = report.selected[~torch.isin(report.selected, report.declined)]
+        values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[wanted].numpy())
     if len(report.declined):
         values["declined"] = float(len(report.declined))
     group = state.grouping["group"]

@@ -34,6 +34,7 @@ from fedcohort.runs.outcomes.over_rounds import ACCURACY, diverged, run_rows, sm
 from fedcohort.stats.metrics import surpasses
 
 PER_ROUND = "clients_per_round"
+SUMMED_UP = "cohort", "cohort_entropy", "train_loss", "rejected"  # at the end of a run, beside what ranks it
 CHOOSING = (VALIDATION, "grouping")  # scopes of which the chosen round counts, and not the last
 LOSS = "global.loss"
 
@@ -147,7 +148,7 @@ class _Measures:
         self.evaluation, self.method, self.task = evaluation, method, task
         self.profile, self.engine = profile, engine
         keys = [*(on_samples(evaluation.on, key) for key in (ACCURACY, LOSS)), evaluation.ranked_by]
-        self.seen: dict[str, list[Row]] = {key: [] for key in (*keys, "cohort", "train_loss", "rejected")}
+        self.seen: dict[str, list[Row]] = {key: [] for key in (*keys, *SUMMED_UP)}
         self.last: tuple[int, list[Row], list[Row]] | None = None  # round and rows of the last look
 
     def see(self, rows: Iterable[Row]) -> None:
@@ -207,6 +208,8 @@ class _Measures:
         ending += everybody_rows(*run) if wanted.everybody else []
         # Methods that ask more clients get more work for a round.
         values = {PER_ROUND: fmean(row.value for row in self.seen["cohort"])}
+        if entropies := self.seen["cohort_entropy"]:
+            values["mean_cohort_entropy"] = fmean(row.value for row in entropies)
         values["diverged"] = float(self._diverged(rows, number))
         if wanted.on == "validation":
             values[CHOSEN] = float(number)

@@ -24,7 +24,10 @@ LESS = {
     "loss", "train_loss", "ad", "sdad", "wadb", "bytes_up", "bytes_down", "rounds_to_target", "lost",
     "rejected", "declined", "messages", "diverged",
 }  # fmt: skip
-MORE = {RAND, "adjusted_rand", "was", "cohort_entropy", "macro_f1", "auroc", "average_precision"}
+MORE = {
+    RAND, "adjusted_rand", "was", "cohort_entropy", "mean_cohort_entropy", "macro_f1", "auroc",
+    "average_precision",
+}  # fmt: skip
 KINDS = {
     "bytes_up": "megabytes", "bytes_down": "megabytes", "groups": "count", "samples": "count",
     "macro_f1": "percent", "majority": "percent", "auroc": "share", "average_precision": "share",
