@@ -109,10 +109,10 @@ class Program:
             "sizes": torch.tensor([len(batch) for batch in rows.split(room)]), "scratch": self.memory(room),
             "answers": torch.empty(len(x), self.layout.chain.layers[-1].shape[0]),
         }  # fmt: skip
-        self.take_steps(held, len(held["sizes"]), room)
+        self.compute(held, len(held["sizes"]), room)
         return held["answers"] if held["answers"].isfinite().all() else None
 
-    def take_steps(self, held: Mapping[str, Tensor], steps: int, room: int, *numbers: float) -> None:
+    def compute(self, held: Mapping[str, Tensor], steps: int, room: int, *numbers: float) -> None:
         """The call itself; what an answer has no use for is zero."""
         pointers = [held[name].data_ptr() if name in held else None for name in ARRAYS]
         self.call(*pointers, steps, room, *(numbers or (0,) * (len(NUMBERS) - 2)))
@@ -126,7 +126,7 @@ class Program:
             done = {"rates": steps, "losses": steps, "sizes": steps, "rows": samples, "looks": samples}
             here = {name: array[done.get(name, 0) :] for name, array in held.items()}
             here["keeps"] = self.keeps(batches, draw)
-            self.take_steps(here, len(batches), capacity(job), *numbers)
+            self.compute(here, len(batches), capacity(job), *numbers)
             steps, samples = steps + len(batches), samples + sum(map(len, batches))
 
     def keeps(self, batches: Sequence[Tensor], draw: torch.Generator) -> Tensor:
