@@ -1,5 +1,6 @@
 """Clients on many machines are what they are on one: the same numbers, whoever holds them or is lost."""
 
+import gc
 from dataclasses import replace
 from itertools import chain, pairwise
 
@@ -20,7 +21,7 @@ from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
 from fedcohort.util.errors import UserError
 from support.methods import EVERYTHING
-from support.own_cluster import Call, OwnCluster, in_process
+from support.own_cluster import Call, OwnCluster, Remote, in_process
 
 __all__ = ["in_process"]
 
@@ -152,6 +153,28 @@ def test_what_nobody_asks_about_any_more_is_forgotten(in_process):
     (machine,) = engine.cluster.machines
     (node,) = machine.actor.host.nodes.values()
     assert len({ticket for ticket, _ in node.rows}) <= 2
+
+
+def test_an_engine_may_outlive_its_cluster(in_process, monkeypatch):
+    """What is left of it when nobody needs it any more says nothing, even if another cluster is there now."""
+
+    def gone(*_: object) -> None:
+        raise Exception("can't find actor")
+
+    task = tiny_task()
+    engine = engine_on(task, 2)
+    play(Method.parse("fedavg"), task, 1, engine=engine)
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    asked = []
+    for machine in engine.cluster.machines:
+        monkeypatch.setattr(machine.actor, "close", Remote(machine.actor, "close"), raising=False)
+        monkeypatch.setattr(machine.actor.close, "remote", lambda name: asked.append(name) or gone())
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    del engine
+    gc.collect()
+    assert len(asked) == 2
+    assert not unraisable
 
 
 def test_machines_without_memory_for_the_data_are_refused(in_process):

@@ -10,6 +10,7 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -370,4 +371,5 @@ def _close(machines: set[Machine], name: str) -> None:
 
     if ray.is_initialized():
         for machine in machines:
-            machine.actor.close.remote(name)
+            with suppress(Exception):  # of a cluster that has ended, while another has begun
+                machine.actor.close.remote(name)
