@@ -269,12 +269,17 @@ def test_answers_are_the_networks(name, lanes):
 
 
 def test_steps_after_answers_are_the_same_steps():
-    """They use the same memory, with room for another number of samples."""
+    """They use the same memory: whatever answers leave there, numbers or none, and in another worker's or in
+    that of earlier answers, with room for more samples."""
     work, chain = job("pooled", OPTIMISERS["sgd"]), Chain.of(network("pooled")[1])
     assert chain is not None
-    before, after = (Program(chain, (3, 9, 32), 8) for _ in range(2))
-    after.answers(work.begun(), torch.rand(150, 3, 9, 32))
-    assert torch.equal(taken(work, after.descend)[0].params, taken(work, before.descend)[0].params)
+    before, used, new = (Program(chain, (3, 9, 32), 8) for _ in range(3))
+    steps = taken(work, before.descend)[0].params
+    taken(work, used.descend)
+    for program in (used, new):
+        for x in (torch.rand(150, 3, 9, 32), torch.full((30, 3, 9, 32), torch.nan)):
+            program.answers(work.begun(), x)
+        assert torch.equal(taken(work, program.descend)[0].params, steps)
 
 
 def test_what_evaluation_does_otherwise_is_not_answered():

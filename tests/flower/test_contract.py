@@ -16,12 +16,8 @@ from support.flower_tiny import ROUNDS, experiment, nodes, through_flower
 from support.methods import FEDERATED
 
 MERGED = [text for text in FEDERATED if "fedconcat" in text]  # later, only a layer is trained
-BY_LABEL = {
-    "cohort_entropy",
-    "mean_cohort_entropy",
-    "was",
-    "wadb",
-}  # need label counts, which only some methods ask for
+# These need label counts, which only some methods ask for.
+BY_LABEL = {"cohort_entropy", "mean_cohort_entropy", "was", "wadb"}
 
 CHOOSING = {  # where training goes too far
     "rounds": 9,

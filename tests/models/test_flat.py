@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcohort.models.flat import FEWER, TOGETHER, Flat
+from fedcohort.models.flat import FEWER, MANY, Flat
 
 
 def network() -> nn.Module:
@@ -74,7 +74,7 @@ def test_evaluation_changes_nothing():
     assert weights.buffers.equal(before)
 
 
-@pytest.mark.parametrize(("layer", "most"), [(nn.Conv2d(1, 2, 1), FEWER), (nn.Flatten(), TOGETHER)])
+@pytest.mark.parametrize(("layer", "most"), [(nn.Conv2d(1, 2, 1), FEWER), (nn.Flatten(), MANY)])
 def test_many_examples_are_answered_a_few_at_a_time(layer, most):
     """So few of images that what a layer makes of them stays in the processor's cache."""
     flat, x = Flat(lambda: nn.Sequential(layer, nn.Flatten())), torch.rand(most + 3, 1, 2, 2)
@@ -82,6 +82,13 @@ def test_many_examples_are_answered_a_few_at_a_time(layer, most):
     flat.module[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
     assert flat.answers(weights, x).shape[0] == most + 3
     assert sizes == [most, 3]
+
+
+def test_who_normalises_by_the_batch_in_evaluation_is_given_many():
+    """A batch that is cut into pieces is other batches, and its last piece may be a single example."""
+    layers = nn.Conv2d(1, 2, 1), nn.Flatten(), nn.BatchNorm1d(8, track_running_stats=False)
+    flat, x = Flat(lambda: nn.Sequential(*layers)), torch.rand(FEWER + 1, 1, 2, 2)
+    assert flat.answers(flat.init(0), x).equal(flat.logits(flat.init(0), x))
 
 
 def test_buffers_combine_convexly_and_counters_take_the_largest():

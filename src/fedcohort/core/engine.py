@@ -126,4 +126,4 @@ class Engine(Protocol):
         on: Samples = "test",
     ) -> Scores:
         """Every client's own samples of that kind, answered by the model that serves it, with statistics as
-        in :class:`Trial`. Who is named in ``ahead`` may be told of its next order in the same message."""
+        in a :class:`ModelTrial`. Who is named in ``ahead`` may hear of its next order in the same message."""

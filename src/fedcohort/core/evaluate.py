@@ -276,7 +276,8 @@ def round_rows(method: Method, report: Report, state: State, task: Task, profile
     }
     if profile.counts is not None:
         wanted = report.selected[~torch.isin(report.selected, report.declined)]
-        values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[wanted].numpy())
+        if len(wanted):
+            values["cohort_entropy"] = metrics.cohort_entropy(profile.counts[wanted].numpy())
     if len(report.declined):
         values["declined"] = float(len(report.declined))
     group = state.grouping["group"]

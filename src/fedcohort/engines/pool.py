@@ -222,9 +222,12 @@ class PoolEngine(ReferenceEngine):
 
     def _answers(self, weights: Weights, x: Tensor) -> Tensor:
         """The network's outputs in the fastest way that there is."""
-        program = None if self.chain is None else vector.program_for(self.chain, tuple(x.shape[1:]))
-        compiled = None if program is None else program.answers(weights, x)
-        return self._model().answers(weights, x) if compiled is None else compiled
+        if self.chain is not None and self.chain.is_plain:
+            program = vector.program_for(self.chain, tuple(x.shape[1:]))
+            compiled = None if program is None else program.answers(weights, x)
+            if compiled is not None:
+                return compiled
+        return self._model().answers(weights, x)
 
     def _map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """In the order of ``items``, on all workers."""

@@ -17,7 +17,8 @@ from torch.func import functional_call
 from fedcohort.util.errors import UserError
 from fedcohort.util.keyed import key_seed
 
-TOGETHER, FEWER = 1024, 64  # examples evaluated at a time; of images whose layers would not stay in the cache
+# Examples evaluated at a time; fewer where convolutions would make more of them than the cache holds.
+MANY, FEWER = 1024, 64
 
 # Layers draw their first weights from PyTorch's global generator: only one thread at a time may make any.
 BUILDING = threading.RLock()
@@ -52,13 +53,14 @@ class Flat:
             *self.module.named_buffers(remove_duplicate=False),
         )
         self._tied = len(named) > len(self._params.names) + len(self._buffers.names)  # some have two names
+        norms = (nn.modules.batchnorm._BatchNorm,)
         convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in self.module.modules())
-        self.together = FEWER if convolves else TOGETHER
+        by_batch = any(isinstance(m, norms) and not m.track_running_stats for m in self.module.modules())
+        self.together = FEWER if convolves and not by_batch else MANY
         self.num_params, self.num_buffers = self._params.total, self._buffers.total
         counters = [torch.full((b.numel(),), not b.is_floating_point()) for b in self.module.buffers()]
         self.counters = torch.cat(counters) if counters else torch.zeros(0, dtype=torch.bool)
         self._kinds = {name: b.dtype for name, b in self.module.named_buffers() if _is_constant(name, b)}
-        norms = (nn.modules.batchnorm._BatchNorm,)
         self.needs_pairs = any(
             isinstance(m, norms) for m in self.module.modules()
         )  # no statistics from one sample

@@ -230,8 +230,9 @@ def entropy_card(evidence: Evidence) -> Card | None:
     about, even = f", mean of the last {window} rounds" if window > 1 else "", _even(evidence, rounds)
     return Card(
         "Labels of the cohorts",
-        f"Entropy of the labels that a round's clients hold together{about}: the more even the labels, the "
-        f"higher, up to log₂ of the number of classes{' (thin line)' if even else ''}.",
+        "Entropy of the labels of a round's clients together, without those whose update was declined"
+        f"{about}: the more even the labels, the higher, up to log₂ of the number of classes"
+        f"{' (thin line)' if even else ''}.",
         figure=figure([*drawn, *even], "round", "cohort entropy (bits)"),
     )
 

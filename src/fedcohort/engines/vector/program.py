@@ -23,7 +23,8 @@ from fedcohort.util.warnings import told_after
 
 LARGEST, MOST = 512, 1 << 27  # samples of a batch, and numbers that a worker may keep for them
 FEWEST = 8  # numbers of a channel in a batch, below which BatchNorm makes too much of their rounding
-TOGETHER = 64  # examples that are answered at a time, where this worker has no memory yet
+ROOM = 64  # examples that are answered at a time, where this worker has no memory yet
+NO_STEP = 0, 0.0, 0.0, 0.0, 0.0  # Nesterov or not, rates and shares
 PATIENCE = 1.0  # seconds of writing and compiling, after which a word is said; most networks take less
 
 
@@ -100,7 +101,7 @@ class Program:
         plain = x.dtype == torch.float32 and x.is_contiguous() and len(x) > 0
         if not (plain and self.layout.chain.is_plain):
             return None
-        room = getattr(self.own, "capacity", TOGETHER)
+        room = getattr(self.own, "capacity", ROOM)
         if self.once + self.each * room > MOST:
             return None
         rows = torch.arange(len(x))
@@ -109,13 +110,13 @@ class Program:
             "sizes": torch.tensor([len(batch) for batch in rows.split(room)]), "scratch": self.memory(room),
             "answers": torch.empty(len(x), self.layout.chain.layers[-1].shape[0]),
         }  # fmt: skip
-        self.compute(held, len(held["sizes"]), room)
+        self.compute(held, len(held["sizes"]), room, *NO_STEP)
         return held["answers"] if held["answers"].isfinite().all() else None
 
     def compute(self, held: Mapping[str, Tensor], steps: int, room: int, *numbers: float) -> None:
-        """The call itself; what an answer has no use for is zero."""
+        """The call itself."""
         pointers = [held[name].data_ptr() if name in held else None for name in ARRAYS]
-        self.call(*pointers, steps, room, *(numbers or (0,) * (len(NUMBERS) - 2)))
+        self.call(*pointers, steps, room, *numbers)
 
     def run(self, held: dict[str, Tensor], numbers: tuple[float, ...], job: LocalSteps) -> None:
         """The call, without the interpreter's lock; several, where dropout draws very many numbers."""
