@@ -203,6 +203,17 @@ def test_no_run_is_begun_that_would_end_too_late() -> None:
     assert len(schedule.given_up) == 3
 
 
+def test_a_run_that_was_seen_to_wait_can_be_begun_a_moment_later() -> None:
+    """Its time may be up between the two."""
+    experiment, now = Experiment.of({"method": ["fedavg"], "rounds": 10}), [0.0]
+    jobs = [PlannedRun(experiment, experiment.methods[0], seed, Path(str(seed))) for seed in (0, 1)]
+    schedule = InOrder(jobs, {"fedavg": 1.0}, 25.0, lambda: now[0])
+    assert len(schedule.waiting) == 2
+    now[0] = 16.0
+    assert schedule.next().key == ("fedavg", 0)
+    assert schedule.waiting == []
+
+
 def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path) -> None:
     """Somebody with a slower machine has made the first seed; an hour would not do for another run there."""
     Replication(folder, "paper", tmp_path / "theirs", seeds=1).run(Silent())

@@ -63,7 +63,7 @@ def test_time_left_is_that_of_the_member_with_the_most_to_do():
     assert schedule.seconds_left == pytest.approx(37)
     schedule.size = 1
     schedule.begun.clear()
-    schedule.waiting = jobs(["fedavg", "scaffold"], 2)
+    schedule.queue = jobs(["fedavg", "scaffold"], 2)
     begun(schedule, clock, {"fedavg": 1.0})  # nobody knows of the other: as long as this one
     assert schedule.seconds_left == pytest.approx(7 + 3 * 10)
 

@@ -38,18 +38,14 @@ class InOrder(Schedule):
     @property
     def waiting(self) -> list[PlannedRun]:
         paces = self._paces()
-        for job in list(self._waiting):
+        for job in list(self.queue):
             if self.clock() + self._left(job, paces) > self.deadline:
-                self._waiting.remove(job)
+                self.queue.remove(job)
                 self.given_up.append(job)
-        return self._waiting
-
-    @waiting.setter
-    def waiting(self, jobs: list[PlannedRun]) -> None:
-        self._waiting = jobs
+        return self.queue
 
     def _first(self) -> PlannedRun:
-        return self.waiting[0]
+        return self.queue[0]
 
     def _pace(self, job: PlannedRun, paces: Paces) -> float:
         """By runs of the same kind that were seen here or, before there are any, by a probe: it had all cores

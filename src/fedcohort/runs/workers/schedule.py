@@ -80,14 +80,19 @@ class Schedule:
     """The runs of a comparison that are not complete, ``size`` of them at a time."""
 
     def __init__(self, jobs: Sequence["PlannedRun"], clock: Callable[[], float] = time.monotonic) -> None:
-        self.waiting, self.clock, self.size = list(jobs), clock, 1
+        self.queue, self.clock, self.size = list(jobs), clock, 1
         self.begun: dict[Key, _Begun] = {}
         self.given_up: list[PlannedRun] = []  # those that nobody is to begin any more
 
+    @property
+    def waiting(self) -> "list[PlannedRun]":
+        """Those that are still to be begun."""
+        return self.queue
+
     def next(self) -> "PlannedRun":
-        """The one that is to go now."""
+        """The one that is to go now; who asks has seen that some wait, however long ago that was."""
         chosen = self._first()
-        self.waiting.remove(chosen)
+        self.queue.remove(chosen)
         known = self.begun.get(chosen.key)
         done = known.done if known else 0
         self.begun[chosen.key] = _Begun(chosen, self.clock(), Pace(self.clock), done)
@@ -101,11 +106,11 @@ class Schedule:
         def urgency(job: "PlannedRun") -> tuple[list[bool], float]:
             return [alike not in seen for alike in reversed(self._alike(job))], self._left(job, paces)
 
-        return max(self.waiting, key=urgency)
+        return max(self.queue, key=urgency)
 
     def again(self, job: "PlannedRun") -> None:
         """Somebody else has to go on with it."""
-        self.waiting.insert(0, job)
+        self.queue.insert(0, job)
 
     def saw(self, run: Key, done: int) -> None:
         """It has done so many of its rounds."""
