@@ -1,6 +1,7 @@
 """``replicate``: lists papers' tables, and shows one with the paper's numbers and ours."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -212,3 +213,18 @@ def test_what_a_folder_says_is_no_markup_and_no_order(cli: Cli, home: Path) -> N
     assert "[/x]?" in answer.out
     assert "[/y]" in answer.out
     assert "\x1b" not in answer.out
+
+
+def test_conditions_that_cannot_be_made_end_no_other_cell(cli: Cli, home: Path) -> None:
+    """Of a cell whose clients cannot be dealt the reason is told, once; the others have their numbers."""
+    path = home / "experiment.toml"
+    path.write_text(path.read_text().replace("[0.5]", "[0.5, 1e-9]"))
+    more = "I,FedAvg,rare,partition.alpha=1e-09,fedavg,global.accuracy,0.9,,\n"
+    (home / "expected.csv").write_text(EXPECTED + more)
+    answer = cli("replicate", "tiny/table1", "--json", "--quiet")
+    assert answer.code == 2
+    assert re.search("3 of . runs failed; fedavg, partition.alpha=1e-09, seed 0: ", answer.err)
+    assert answer.err.count("no Dirichlet draw") == 2  # and when the first of them did
+    assert "Traceback" not in answer.err
+    seeds = [row["ours"]["seeds"] for row in json.loads(answer.out)["rows"]]
+    assert seeds == [3, 3, 0, 0]

@@ -38,6 +38,9 @@ class Silent:
     def end(self, outcome: Outcome) -> None:
         pass
 
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        """What ended it is told by a warning."""
+
     def stop(self) -> None:
         pass
 
@@ -106,6 +109,9 @@ class LiveBoard(_Expects):
     def end(self, outcome: Outcome) -> None:
         self.lines.pop((outcome.title, outcome.seed), None)
         self.ended += 1
+
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        self.lines.pop((method, seed), None)
 
     def stop(self) -> None:
         self.live.stop()

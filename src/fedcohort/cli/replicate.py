@@ -53,6 +53,7 @@ def replicate(
     [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
     """
     from fedcohort.cli.replication_tables import listing, show_listing, show_table, table_json
+    from fedcohort.runs.comparison import FailedRunsError
     from fedcohort.runs.replication.folders import folders
     from fedcohort.runs.replication.replication import Replication
 
@@ -78,8 +79,14 @@ def replicate(
         print(json.dumps(entries)) if as_json else show_listing(entries)
         return
     asked = Replication(found[0], scale, out, seeds, cells)
-    left = _watched(asked, quiet, seconds, probe)
+    failed: FailedRunsError | None = None
+    try:
+        left = _watched(asked, quiet, seconds, probe)
+    except FailedRunsError as error:
+        failed, left = error, 0
     print(json.dumps(table_json(asked))) if as_json else show_table(asked)
+    if failed is not None:
+        raise failed
     if left and not as_json:
         print(f"{counted(left, 'run')} left: the same command goes on.", file=sys.stderr)
 

@@ -55,6 +55,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.filelock import held
 from fedcohort.util.files import damaged, read_toml, refuse_links
 from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_code
+from fedcohort.util.words import counted
 
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 TRUST = "add --trust (in a Flower app, name it in the app's experiment file)"
@@ -62,6 +63,10 @@ TRUST = "add --trust (in a Flower app, name it in the app's experiment file)"
 
 class StoppedError(Exception):
     """A run was asked to end before its last round; it can be continued."""
+
+
+class FailedRunsError(UserError):
+    """Some runs of several could not go on; the others are complete."""
 
 
 class Watcher(Protocol):
@@ -73,6 +78,8 @@ class Watcher(Protocol):
         """All runs together will still take so long; NaN: nobody can tell yet."""
 
     def end(self, outcome: Outcome) -> None: ...
+
+    def fail(self, method: str, seed: int, error: Exception) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -216,7 +223,7 @@ def carry_out(
 
     They go one after the other, each on all cores, until it is seen that all will take long: then they go
     side by side. On a cluster see :mod:`fedcohort.runs.workers.on_ray`. ``order`` says who goes first, and
-    may give some up.
+    may give some up. A run that fails ends no other; its error is raised when they have ended.
     """
     alone = any(job.directory == plan.home for job in plan.jobs)  # a single run holds its directory itself
     refuse_links(plan.home)
@@ -227,32 +234,55 @@ def carry_out(
         if plan.experiment.means.ray and left:
             from fedcohort.runs.workers.on_ray import carry_out_on_ray
 
-            carry_out_on_ray(plan, schedule, timed)
+            carry_out_on_ray(plan, timed)
         elif side_by_side() > 1:
-            _until_worth_it(schedule, timed)
+            _until_worth_it(timed)
             if len(schedule.waiting) > 1:
                 schedule.size = min(side_by_side(), len(schedule.waiting))
                 with ProcessPool(schedule.size) as pool:
-                    pool.carry_out(schedule, timed)
+                    pool.carry_out(timed)
         while schedule.waiting:
-            run_job(schedule.next(), timed)
+            attempt(schedule.next(), timed)
+        _raise_failures(schedule, len(left))
         given_up = {job.directory for job in schedule.given_up}
         return [run_job(job, timed) for job in plan.jobs if job.directory not in given_up]
 
 
-def _until_worth_it(schedule: Schedule, timed: Timed) -> None:
+def _until_worth_it(timed: Timed) -> None:
     """Runs here, until what is left is worth processes; the one that goes on then is stopped, and waits."""
+    schedule = timed.schedule
     timed.enough = lambda: bool(schedule.waiting) and schedule.seconds_left > WORTH_IT
     while len(schedule.waiting) > 1:
         job = schedule.next()
         try:
-            run_job(job, timed)
+            attempt(job, timed)
         except StoppedError:
             schedule.again(job)
             break
         if schedule.seconds_left > WORTH_IT:
             break
     timed.enough = lambda: False
+
+
+def attempt(job: PlannedRun, timed: Timed, engine: Callable[[Task], Engine] | None = None) -> None:
+    """One run to its end, or to an error that the others need not know of."""
+    try:
+        run_job(job, timed, engine)
+    except StoppedError:
+        raise
+    except Exception as error:  # a method may be the user's own code: anything may happen
+        timed.fail(*job.key, error)
+
+
+def _raise_failures(schedule: Schedule, runs: int) -> None:
+    """What is a mistake of ours or of the user's own code goes before what is only a sentence."""
+    for (title, seed), error in sorted(
+        schedule.failed.items(), key=lambda each: isinstance(each[1], UserError)
+    ):
+        if runs == 1 or not isinstance(error, UserError):
+            raise error
+        how_many = f"{len(schedule.failed)} of {counted(runs, 'run')} failed"
+        raise FailedRunsError(f"{how_many}; {title}, seed {seed}: {error}") from error
 
 
 def side_by_side() -> int:

@@ -33,7 +33,7 @@ from fedcohort.runs.comparison import carry_out, compare, prepare, reopen
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
 from fedcohort.runs.workers import on_ray, ray_pool
-from fedcohort.runs.workers.schedule import Schedule
+from fedcohort.runs.workers.schedule import Schedule, Timed
 from fedcohort.runs.workers.telling import Listener
 from fedcohort.testing import assert_same, play, tiny_task
 from fedcohort.testing.tiny import history
@@ -259,7 +259,7 @@ def test_a_machine_without_room_is_one_sentence(kind, said, tmp_path, monkeypatc
     for sends in (
         lambda: heard([]),
         lambda: _shared([[torch.zeros(SMALL)]], {0: 2}),
-        lambda: runners.carry_out(Schedule(plan.jobs), plan.home, sent=True),
+        lambda: runners.carry_out(Timed(Silent(), Schedule(plan.jobs)), plan.home, sent=True),
     ):
         with pytest.raises(UserError, match=said):
             sends()
@@ -518,7 +518,7 @@ def test_processes_that_never_began_are_left_out(tmp_path, monkeypatch):
     assert [member.actor.about.remote() for member in one.members] == [2]
     plan = prepare(asked("local"), tmp_path)
     with pytest.raises(UserError, match="no machine of the Ray cluster is left"):
-        none.carry_out(Schedule(plan.jobs), plan.home, sent=True)
+        none.carry_out(Timed(Silent(), Schedule(plan.jobs)), plan.home, sent=True)
 
 
 @pytest.mark.deploy

@@ -15,10 +15,9 @@ import tomli_w
 
 from fedcohort.cli.progress import Silent
 from fedcohort.runs import comparison
-from fedcohort.runs.comparison import carry_out, compare, prepare, resume
+from fedcohort.runs.comparison import FailedRunsError, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.run import Callback
-from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
 from support.processes import is_alive
 
@@ -105,14 +104,38 @@ def test_stopping_ends_all_and_loses_nothing(tmp_path, monkeypatch, together):
     assert [outcome.metrics for outcome in outcomes] == [outcome.metrics for outcome in whole]
 
 
+class Failures(Silent):
+    """Writes down which runs failed."""
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[str, int]] = []
+
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        self.failed.append((method, seed))
+
+
 @pytest.mark.deploy
-def test_an_error_in_a_process_is_the_error_of_the_comparison(tmp_path, together):
-    plan = prepare(Experiment.of(ASKED), tmp_path)
-    plan.jobs[2].directory.mkdir()
-    (plan.jobs[2].directory / "config.toml").write_text("not = [valid")
-    with pytest.raises(UserError, match="is not valid TOML"):
-        carry_out(plan, Silent())
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_run_that_fails_ends_no_other(size, tmp_path, monkeypatch, together):
+    """Neither here nor in a process; all is told when the others are complete, and goes on from there."""
+    monkeypatch.setattr(comparison, "side_by_side", lambda: size)
+    plan, watcher = prepare(Experiment.of(ASKED), tmp_path), Failures()
+    damaged = plan.jobs[0], plan.jobs[2]
+    for job in damaged:
+        job.directory.mkdir()
+        (job.directory / "config.toml").write_text("not = [valid")
+    with (
+        pytest.warns(RuntimeWarning, match="seed 0, failed: .* is not valid TOML"),
+        pytest.raises(FailedRunsError, match=r"^2 of 6 runs failed; fedavg, seed 0: .* is not valid TOML"),
+    ):
+        carry_out(plan, watcher)
     assert children() == []
+    assert plan.open == 2
+    assert sorted(watcher.failed) == sorted(job.key for job in damaged)
+    for job in damaged:
+        (job.directory / "config.toml").unlink()
+        job.directory.rmdir()
+    assert len(resume(plan.home, Silent())) == 6
 
 
 OWN = '''"""Fails in its first round, with an error that cannot be pickled."""
@@ -140,9 +163,13 @@ def test_an_error_of_the_users_own_code_is_told_with_its_place(elsewhere, togeth
     (elsewhere / "fails_in_a_process.py").write_text(OWN)
     methods = ["fedavg", "scaffold", "fails_in_a_process"]
     asked = Experiment.of({**ASKED, "imports": ["fails_in_a_process"], "method": methods})
-    with pytest.raises(RuntimeError, match="TwoThings: this and that") as raised:
+    with (
+        pytest.warns(RuntimeWarning, match="failed: .*this and that") as told,
+        pytest.raises(RuntimeError, match="TwoThings: this and that") as raised,
+    ):
         compare(asked, elsewhere, Silent())
     assert "in select" in raised.value.__notes__[0]
+    assert len(told) == 1  # of two seeds
 
 
 @pytest.mark.deploy
@@ -153,11 +180,11 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path):
         "from fedcohort.runs.experiment import Experiment\n"
         "from fedcohort.runs.workers.processes import ProcessPool\n"
         "from fedcohort.cli.progress import Silent\n"
-        "from fedcohort.runs.workers.schedule import Schedule\n"
+        "from fedcohort.runs.workers.schedule import Schedule, Timed\n"
         "plan = comparison.prepare(Experiment.read(Path('asked.toml')), Path('out'))\n"
         "with ProcessPool(2) as pool:\n"
         "    print(*(process.pid for _, process in pool.members), flush=True)\n"
-        "    pool.carry_out(Schedule(plan.jobs), Silent())\n"
+        "    pool.carry_out(Timed(Silent(), Schedule(plan.jobs)))\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True

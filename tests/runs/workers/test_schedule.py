@@ -13,6 +13,7 @@ from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.workers.processes import CORES, STOP, Member, _send, _spread, shares
 from fedcohort.runs.workers.schedule import Schedule, _Begun
 from fedcohort.testing import tiny_task
+from fedcohort.util.errors import UserError
 
 
 class Clock:
@@ -66,6 +67,16 @@ def test_time_left_is_that_of_the_member_with_the_most_to_do():
     schedule.queue = jobs(["fedavg", "scaffold"], 2)
     begun(schedule, clock, {"fedavg": 1.0})  # nobody knows of the other: as long as this one
     assert schedule.seconds_left == pytest.approx(7 + 3 * 10)
+
+
+def test_nobody_waits_for_a_run_that_failed():
+    """One of two ends in its third round of ten, and the other has seven seconds to go."""
+    clock = Clock()
+    schedule = Schedule(jobs(["fedavg", "scaffold"], 1), clock)
+    begun(schedule, clock, {"fedavg": 1.0, "scaffold": 3.0})
+    with pytest.warns(RuntimeWarning, match="scaffold, seed 0, failed: no room"):
+        schedule.fail(("scaffold", 0), UserError("no room"))
+    assert schedule.seconds_left == pytest.approx(7)
 
 
 def test_swept_values_have_a_pace_of_their_own():

@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -162,8 +163,10 @@ class Replication:
         known = read_costs(self.home)
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
-                seconds = probe(first[cell], Recording(self, watcher))
-                if not math.isnan(seconds):  # the same run was made under other conditions
+                seconds = math.nan
+                with suppress(UserError):  # whoever carries it out is told, and no other has to wait for that
+                    seconds = probe(first[cell], Recording(self, watcher))
+                if not math.isnan(seconds):  # else the same run was made under other conditions
                     write_costs(self.home, read_costs(self.home) | {cell: seconds})
 
     def run(self, watcher: Watcher, seconds: float = math.inf) -> int:
@@ -245,6 +248,9 @@ class Recording:
         ended = [key for key, job in self.jobs.items() if job.directory == outcome.directory]
         add_results(self.replication.path, [self.replication.result(key) for key in ended])
         self.watcher.end(outcome)
+
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        self.watcher.fail(method, seed, error)
 
     def stop(self) -> None:
         self.watcher.stop()

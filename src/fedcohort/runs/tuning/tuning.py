@@ -153,5 +153,8 @@ class _AndLater:
     def end(self, outcome: Outcome) -> None:
         self.watcher.end(outcome)
 
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        self.watcher.fail(method, seed, error)
+
     def stop(self) -> None:
         self.watcher.stop()

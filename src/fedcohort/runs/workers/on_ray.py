@@ -9,29 +9,29 @@ from fedcohort.engines.choice import Means
 from fedcohort.engines.cluster import connected
 from fedcohort.engines.ray import RayEngine
 from fedcohort.runs.workers.ray_pool import RayPool
-from fedcohort.runs.workers.schedule import Schedule, Timed
+from fedcohort.runs.workers.schedule import Timed
 from fedcohort.util.errors import UserError
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import Plan, PlannedRun
 
 
-def carry_out_on_ray(plan: "Plan", schedule: Schedule, watcher: Timed) -> None:
+def carry_out_on_ray(plan: "Plan", timed: Timed) -> None:
     """All runs that wait."""
-    from fedcohort.runs.comparison import run_job
+    from fedcohort.runs.comparison import attempt
 
-    means = plan.experiment.means
+    means, schedule = plan.experiment.means, timed.schedule
     sent = means.data == "sent"
     with connected(means.ray) as cluster:
         if len(schedule.waiting) > 1 and len(schedule.waiting) >= len(cluster.nodes()):
-            with RayPool(cluster, len(schedule.waiting), watcher) as pool:
-                pool.carry_out(schedule, plan.home, sent)
+            with RayPool(cluster, len(schedule.waiting), timed) as pool:
+                pool.carry_out(timed, plan.home, sent)
             return
         refuse_other_engines(means)
         while schedule.waiting:
             job = schedule.next()
             read = None if sent else partial(read_clients, job)
-            run_job(job, watcher, partial(RayEngine, cluster=cluster, read=read))
+            attempt(job, timed, partial(RayEngine, cluster=cluster, read=read))
 
 
 def refuse_other_engines(means: Means) -> None:

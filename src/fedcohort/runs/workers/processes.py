@@ -25,8 +25,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
-    from fedcohort.runs.comparison import Watcher
-    from fedcohort.runs.workers.schedule import Schedule
+    from fedcohort.runs.workers.schedule import Timed
 
 STOP, CORES = "stop", "cores"  # what a member is told beside its runs
 SENDING = threading.Lock()  # a warning may come from any thread
@@ -38,25 +37,28 @@ class ProcessPool:
     def __init__(self, size: int) -> None:
         self.members = [_start(cores) for cores in shares(usable_cores(), size)]
 
-    def carry_out(self, schedule: "Schedule", watcher: "Watcher") -> None:
-        """All runs that wait; the first that fails ends the others too."""
-        listeners = {connection: Listener(watcher) for connection, _ in self.members}
-        at_work = [connection for connection, _ in self.members][: len(schedule.waiting)]
-        for connection in at_work:
-            _send(connection, schedule.next())
+    def carry_out(self, timed: "Timed") -> None:
+        """All runs that wait."""
+        schedule = timed.schedule
+        listeners = {connection: Listener(timed) for connection, _ in self.members}
+        at_work = {connection: schedule.next() for connection, _ in self.members[: len(schedule.waiting)]}
+        for connection, job in at_work.items():
+            _send(connection, job)
         while at_work:
             for ready in wait(list(listeners)):
                 connection = cast(Connection, ready)
                 kind, *about = _heard(connection)
-                if kind == "failed":
-                    raise about[0]
-                if kind != "free":
+                if kind not in ("free", "failed"):
                     getattr(listeners[connection], kind)(*about)
-                elif schedule.waiting:
-                    _send(connection, schedule.next())
+                    continue
+                job = at_work.pop(connection)
+                if kind == "failed":
+                    timed.fail(*job.key, about[0])
+                if schedule.waiting:
+                    at_work[connection] = schedule.next()
+                    _send(connection, at_work[connection])
                 else:
-                    at_work.remove(connection)
-                    _spread(at_work)
+                    _spread([*at_work])
 
     def __enter__(self) -> "ProcessPool":
         return self

@@ -33,7 +33,7 @@ from fedcohort.engines.cluster import (
 from fedcohort.engines.host import read_here, versions
 from fedcohort.runs.stored import RESULT
 from fedcohort.runs.workers.processes import shares
-from fedcohort.runs.workers.schedule import Schedule
+from fedcohort.runs.workers.schedule import Timed
 from fedcohort.runs.workers.telling import Listener, Teller, portable
 from fedcohort.util.checkpoint import CURRENT, PREVIOUS, write_atomically
 from fedcohort.util.errors import UserError
@@ -109,12 +109,11 @@ class RayPool:
                 self.members.remove(member)
 
     @room()
-    def carry_out(self, schedule: Schedule, home: Path, sent: bool) -> None:
-        """All runs that wait; the first that fails ends the others too. Their data are ``sent``, or read by
-        each machine."""
+    def carry_out(self, timed: Timed, home: Path, sent: bool) -> None:
+        """All runs that wait. Their data are ``sent``, or read by each machine."""
         import ray
 
-        data: dict[str, Any] = {}  # by what was asked: most runs have the same
+        schedule, data = timed.schedule, dict[str, Any]()  # by what was asked: most runs have the same
         with _sign(home) as sign:
             news: dict[Any, RayMember] = {}
             while schedule.waiting or any(member.job for member in self.members):
@@ -136,6 +135,8 @@ class RayPool:
                     member = news.pop(call)
                     try:
                         for kind, *about in heard([call])[0]:
+                            if kind == "failed" and member.job is not None:
+                                timed.fail(*member.job.key, about[0])
                             _hear(member, kind, *about)
                     except LostError:
                         self.members.remove(member)
@@ -189,9 +190,7 @@ def _hear(member: RayMember, kind: str, *about: Any) -> None:
     job = member.job
     if job is None:
         return
-    if kind == "failed":
-        raise about[0]
-    if kind == "free":
+    if kind in ("free", "failed"):
         member.job = None
     elif kind == "files":
         _write(job.directory, about[0])

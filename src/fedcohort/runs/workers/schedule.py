@@ -8,6 +8,7 @@ before all others.
 import heapq
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -81,8 +82,10 @@ class Schedule:
 
     def __init__(self, jobs: Sequence["PlannedRun"], clock: Callable[[], float] = time.monotonic) -> None:
         self.queue, self.clock, self.size = list(jobs), clock, 1
+        self.several = len(jobs) > 1
         self.begun: dict[Key, _Begun] = {}
         self.given_up: list[PlannedRun] = []  # those that nobody is to begin any more
+        self.failed: dict[Key, Exception] = {}  # what ended a run before its last round
 
     @property
     def waiting(self) -> "list[PlannedRun]":
@@ -112,6 +115,12 @@ class Schedule:
         """Somebody else has to go on with it."""
         self.queue.insert(0, job)
 
+    def fail(self, run: Key, error: Exception) -> None:
+        """It cannot go on. If others do, that is told at once; what ends several, only of the first."""
+        if self.several and str(error) not in map(str, self.failed.values()):
+            warnings.warn(f"{run[0]}, seed {run[1]}, failed: {error}", RuntimeWarning, stacklevel=2)
+        self.failed[run] = error
+
     def saw(self, run: Key, done: int) -> None:
         """It has done so many of its rounds."""
         self.begun[run].done = done
@@ -123,7 +132,8 @@ class Schedule:
         if not (paces := self._paces()):
             return math.nan
         waiting = {job.key: self._left(job, paces) for job in self.waiting}
-        going = [begun.job for run, begun in self.begun.items() if run not in waiting]
+        over = {*waiting, *self.failed}
+        going = [begun.job for run, begun in self.begun.items() if run not in over]
         at_work = sorted(self._left(job, paces) for job in going)
         ends = ([0.0] * self.size + at_work)[-self.size :]  # those before have ended
         for seconds in sorted(waiting.values(), reverse=True):
@@ -172,6 +182,10 @@ class Timed:
     def end(self, outcome: "Outcome") -> None:
         self.expect(self.schedule.seconds_left)
         self.watcher.end(outcome)
+
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        self.schedule.fail((method, seed), error)
+        self.watcher.fail(method, seed, error)
 
     def stop(self) -> None:
         self.watcher.stop()

@@ -76,6 +76,9 @@ class Teller(Callback):
     def end(self, outcome: "Outcome") -> None:
         self.tell("end", outcome)
 
+    def fail(self, method: str, seed: int, error: Exception) -> None:
+        pass  # whoever carries it out there tells why
+
     def stop(self) -> None:
         pass
 
