@@ -17,12 +17,15 @@ from fedcohort.runs.replication.results import ResultRow, read_results
 from fedcohort.runs.replication.verdicts import Judged, Verdict, judge
 
 PAPERS = Path(__file__).parents[1] / "papers"
-VERDICTS: tuple[Verdict, ...] = ("confirmed", "weaker", "not reproduced", "reversed", "open")
+VERDICTS: tuple[Verdict, ...] = (
+    "confirmed", "weaker", "not reproduced", "reversed", "undecided", "open"
+)  # fmt: skip
 COLOURS = {
     "confirmed": "#2f8f5b",
     "weaker": "#9a9a2e",
     "not reproduced": "#8a8a8a",
     "reversed": "#c8553d",
+    "undecided": "#c9c9c9",
 }
 NAMES = {
     "cafa": "CAFA",
@@ -198,7 +201,7 @@ differently, the words say so.
 
 One line each: the point is our mean difference divided by the paper's, the bar its 95 % interval over seeds;
 what lies beyond the edge is drawn at it. Green: confirmed. Yellow: weaker. Grey: not reproduced. Red:
-reversed.
+reversed. Light grey: undecided, since both no difference and the paper's are within the bar.
 
 {chapters}
 

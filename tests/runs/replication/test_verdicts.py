@@ -21,7 +21,10 @@ from fedcohort.util.errors import UserError
         (10.1, [4, 5, 6], "weaker"),
         (-6.0, [4, 5, 6], "reversed"),
         (-6.0, [-4, -5, -6], "confirmed"),
-        (6.0, [1, 5, 9], "not reproduced"),  # 5 -+ 9.9
+        (6.0, [1, 5, 9], "undecided"),  # 5 -+ 9.9
+        (15.0, [1, 5, 9], "not reproduced"),
+        (-6.0, [-1, -5, -9], "undecided"),
+        (-6.0, [1, 0, -1], "not reproduced"),  # 0 -+ 2.5
         (6.0, [-4, -5, -6], "reversed"),
         (6.0, [4, 5], "open"),
         (6.0, [], "open"),

@@ -5,7 +5,8 @@ with Student's 95 % interval of their mean; signs are turned so that the paper's
 
 - open: fewer than 3 seeds;
 - reversed: the whole interval is below 0;
-- not reproduced: 0 is in the interval, so these seeds do not show a difference (nor that there is none);
+- undecided: both 0 and the paper's difference are in the interval, so these seeds cannot tell;
+- not reproduced: 0 is in the interval, and the paper's difference is above it;
 - weaker: the whole interval is above 0, but the mean is less than half of the paper's difference;
 - confirmed: it is above 0, and the mean at least half of the paper's.
 """
@@ -19,7 +20,7 @@ from fedcohort.runs.replication.results import ResultRow
 from fedcohort.stats.paired import SEEDS, Paired, paired
 from fedcohort.util.errors import UserError
 
-Verdict = Literal["open", "reversed", "not reproduced", "weaker", "confirmed"]
+Verdict = Literal["open", "reversed", "undecided", "not reproduced", "weaker", "confirmed"]
 HALF = 0.5
 
 
@@ -42,7 +43,7 @@ def verdict(paper: float, ours: Paired | None) -> Verdict:
     if high < 0:
         return "reversed"
     if low <= 0:
-        return "not reproduced"
+        return "not reproduced" if high < abs(paper) else "undecided"
     return "weaker" if sign * ours.mean < HALF * abs(paper) else "confirmed"
 
 
