@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedcohort.core.method import Method
-from fedcohort.methods.fesem import squared_distances
+from fedcohort.methods.fesem import beyond_the_first
 from fedcohort.models.flat import Flat
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
@@ -23,9 +23,12 @@ BEGUN = torch.tensor(True)
 
 def test_distances():
     """The last client is as far from both; the mean over clients of the least is (1 + 1 + 2 + 2 + 4) / 5."""
-    table = squared_distances(torch.tensor(ENDS), torch.tensor(CENTRES))
-    assert table[4].tolist() == [4.0, 4.0]
-    assert float(table.min(1).values.mean()) == 2.0
+    away = torch.tensor([3.0, -2.0])  # the first centre is not the origin
+    table = beyond_the_first(torch.tensor(ENDS) + away, torch.tensor(CENTRES) + away)
+    assert table[:, 0].tolist() == [0.0] * 5
+    squares = table + torch.tensor(ENDS).square().sum(1, keepdim=True)  # from the first centre
+    assert squares[4].tolist() == [4.0, 4.0]
+    assert float(squares.min(1).values.mean()) == 2.0
 
 
 @pytest.mark.parametrize("group", [[0] * 5, [1, 0, 1, 0, 1]], ids=["all in one", "mixed"])

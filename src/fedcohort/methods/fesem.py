@@ -71,10 +71,10 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
             "begun": torch.tensor(False),  # whether there are centres
         }
 
-    def compared(self, model: Flat) -> Tensor:
-        """[P]: which parameters tell clients apart."""
+    def compared(self, model: Flat) -> Tensor | slice:
+        """Which parameters tell clients apart."""
         if self.layers == "all":
-            return torch.ones(model.num_params, dtype=torch.bool)
+            return slice(None)
         return model.within([last_layer(model)[0]] if self.layers == "last" else self.layers.split())
 
     def weights(self, memory: Memory, updates: Updates, now: Round) -> Tensor:
@@ -91,8 +91,8 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
         ids, group, begun = known.nonzero().flatten(), memory["group"], memory["begun"]
         if begun:
             centres = torch.stack([model.params for model in now.models])[:, seen]
-            nearest = squared_distances(last[ids][:, seen], centres).argmin(1)  # the first of equals
-            group = group.index_copy(0, ids, nearest)
+            nearest = beyond_the_first(last[:, seen], centres).argmin(1)  # the first of equals
+            group = torch.where(known, nearest, group)
         elif len(ids) >= min(self.groups, len(now.members)):
             labels = kmeans_groups(last[ids][:, seen].numpy(), self.groups, now.profile.seed)
             group = torch.from_numpy(join_largest(labels, ids.numpy(), len(group)))
@@ -104,14 +104,20 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
     ) -> Sequence[Weights]:
         """The M-step."""
         weight = now.profile.size if self.weighted else torch.ones_like(now.profile.size)
-        centres = []
-        for number, model in enumerate(models):
-            own = (memory["known"] & (memory["group"] == number)).nonzero().flatten()
-            share = weight[own] / weight[own].sum()
-            centres.append(model._replace(params=share @ memory["last"][own]) if len(own) else model)
-        return centres
+        own = memory["known"] & (memory["group"] == torch.arange(len(models))[:, None])
+        share = weight * own
+        centres = share / share.sum(1, keepdim=True) @ memory["last"]
+        return [
+            model._replace(params=centre) if own[number].any() else model
+            for number, (model, centre) in enumerate(zip(models, centres, strict=True))
+        ]
 
 
-def squared_distances(points: Tensor, centres: Tensor) -> Tensor:
-    """``[points, centres]``."""
-    return torch.stack([(points - centre).pow(2).sum(1) for centre in centres], 1)
+def beyond_the_first(points: Tensor, centres: Tensor) -> Tensor:
+    """[points, centres]: by how much a squared distance is above that from the first centre.
+
+    |x - c|^2 - |x - a|^2 = |c - a|^2 - 2 (x - a)(c - a), which is one product of matrices: the squares
+    themselves would take an array as large as all clients' models for every centre.
+    """
+    apart = centres - centres[0]
+    return apart.square().sum(1) - 2 * (points @ apart.T - apart @ centres[0])
