@@ -1,15 +1,16 @@
-"""docs/replications.md and its picture: what became of the papers' claims, by papers/*/*/results.csv.
+"""docs/replications.md: what became of the papers' claims, by papers/*/*/results.csv.
 
-``papers/PAPER/README.md`` says in words what we make of it. ``fedcohort replicate`` shows a table with all of
-its numbers.
+``papers/PAPER/README.md`` says in words what we make of it, and in a sentence after ``In short:``.
+``fedcohort replicate`` shows a table with all of its numbers.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
+
+import claim_charts
 
 from fedcohort.cli.replication_tables import ComparedNumber, claim_cells, spread
 from fedcohort.runs.replication.folders import RESULTS, Folder, folders
@@ -20,13 +21,6 @@ PAPERS = Path(__file__).parents[1] / "papers"
 VERDICTS: tuple[Verdict, ...] = (
     "confirmed", "weaker", "not reproduced", "reversed", "undecided", "open"
 )  # fmt: skip
-COLOURS = {
-    "confirmed": "#2f8f5b",
-    "weaker": "#9a9a2e",
-    "not reproduced": "#8a8a8a",
-    "reversed": "#c8553d",
-    "undecided": "#c9c9c9",
-}
 NAMES = {
     "cafa": "CAFA",
     "clust-psi-pfl": "Clust-PSI-PFL",
@@ -36,7 +30,7 @@ NAMES = {
 }
 READINGS = "readings"  # a folder of ours, not a table of a paper
 LISTED = 10  # open claims of a table that are named one by one
-WIDE, LEFT, ROW, LOW, HIGH = 860, 470, 22, -1.5, 2.5  # of the picture: pixels, and shares of the paper's gain
+SHORT = "In short: "  # begins the paragraph of a paper's README.md that the page begins with
 
 
 class Checked(NamedTuple):
@@ -70,10 +64,47 @@ def checked(paper: str) -> Iterator[Checked]:
                 yield Checked(folder, scale, judged[scale][number])
 
 
-def page() -> str:
+def pages() -> dict[str, str]:
+    """The page and its pictures, by name."""
     every = {paper: list(checked(paper)) for paper in NAMES}
-    chapters = "\n\n".join(chapter(paper, claims) for paper, claims in every.items())
-    return PAGE.format(glance=glance(every), chapters=chapters)
+    files = {}
+    for paper, found in every.items():
+        told = [each for each in found if not is_reading(each)]
+        files[picture_of(paper)] = claim_charts.claims([(each.scale, each.judged) for each in told])
+        if under := by_reading(found):
+            files[picture_of(paper, READINGS)] = claim_charts.readings(under)
+    page = PAGE.format(
+        short="\n".join(f"- **{NAMES[paper]}**: {words_of(paper)[0]}" for paper in NAMES),
+        glance=glance(every),
+        chapters="\n\n".join(chapter(paper, claims) for paper, claims in every.items()),
+    )
+    return {"replications.md": page, **files}
+
+
+def picture_of(paper: str, what: str = "claims") -> str:
+    return f"replications-{paper}-{what}.svg"
+
+
+def is_reading(each: Checked) -> bool:
+    return each.folder.path.name == READINGS
+
+
+def by_reading(every: Sequence[Checked]) -> dict[str, dict[str, Judged]]:
+    """Of each reading that was tried: its claims, by the method that is compared with."""
+    told: dict[str, dict[str, Judged]] = {}
+    for each in filter(is_reading, every):
+        claim = each.judged.claim
+        rows = {line.cell: line for line in each.folder.published if line.metric == claim.metric}
+        own, other = rows[claim.conditions, claim.method], rows[claim.conditions, str(claim.against)]
+        told.setdefault(f"{own.column}: {own.row}", {})[other.row] = each.judged
+    return told
+
+
+def words_of(paper: str) -> tuple[str, str]:
+    """What README.md says of a paper: in a sentence or two, and all the rest."""
+    text = (PAPERS / paper / "README.md").read_text(encoding="utf-8").partition("\n\n")[2].strip()
+    short, _, rest = text.removeprefix(SHORT).partition("\n\n")
+    return " ".join(short.split()), rest
 
 
 def glance(every: Mapping[str, Sequence[Checked]]) -> str:
@@ -87,24 +118,42 @@ def glance(every: Mapping[str, Sequence[Checked]]) -> str:
     return table(["paper", *VERDICTS], cells)
 
 
-def chapter(paper: str, claims: Sequence[Checked]) -> str:
+def chapter(paper: str, every: Sequence[Checked]) -> str:
     """A paper: our words, its claims, and all numbers of tables that were made again."""
-    words = (PAPERS / paper / "README.md").read_text(encoding="utf-8").partition("\n\n")[2].strip()
-    judged = [each for each in claims if each.judged.verdict != "open"]
+    own = [folder for folder in folders(PAPERS) if folder.paper == paper]
+    claims = [each for each in every if not is_reading(each)]
+    parts = [f"## {NAMES[paper]}", words_of(paper)[1]]
+    if judged := [each for each in claims if each.judged.ours]:
+        parts += [f"![{ABOUT_CLAIMS}]({picture_of(paper)})", claim_table(judged)]
+    if waiting := [each for each in claims if not each.judged.ours]:
+        parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
+    if under := by_reading(every):
+        parts += ["### Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, READINGS)})"]
+        parts.append(reading_table(under))
+    parts += [text for folder in own for scale in ("paper", "small") if (text := numbers(folder, scale))]
+    return "\n\n".join(parts)
+
+
+def claim_table(every: Sequence[Checked]) -> str:
     rows = []
-    for each in judged:
+    for each in every:
         about, theirs, ours, between, seeds, word = claim_cells(each.judged)
         link = f"[{each.folder.path.name}](../papers/{each.folder.name}/README.md)"
         rows.append([about, link, each.scale, theirs, ours, between, seeds, f"**{word}**"])
-    columns = ("claim", "table", "scale", "paper", "ours", "95 % interval", "seeds", "verdict")
-    parts = [f"## {NAMES[paper]}", words]
-    if rows:
-        parts.append(table(columns, rows))
-    if waiting := [each for each in claims if each not in judged]:
-        parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
-    own = [folder for folder in folders(PAPERS) if folder.paper == paper]
-    parts += [text for folder in own for scale in ("paper", "small") if (text := numbers(folder, scale))]
-    return "\n\n".join(parts)
+    return table(("claim", "table", "scale", "paper", "ours", "95 % interval", "seeds", "verdict"), rows)
+
+
+def reading_table(under: Mapping[str, Mapping[str, Judged]]) -> str:
+    """A line for each reading: how far it is above every method that it is compared with."""
+    others = list(dict.fromkeys(other for told in under.values() for other in told))
+    rows = []
+    for reading, told in under.items():
+        cells, seeds = [reading], ""
+        for other in others:
+            _, _, ours, between, seeds, word = claim_cells(told[other])
+            cells.append(f"{ours} ({between}) **{word}**")
+        rows.append([*cells, seeds])
+    return table(("reading", *(f"minus {other}" for other in others), "seeds"), rows)
 
 
 def open_claims(claims: Sequence[Checked]) -> str:
@@ -149,39 +198,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def picture() -> str:
-    """Every claim that has a verdict: our difference as a share of the paper's, with its interval."""
-    claims = [(paper, each) for paper in NAMES for each in checked(paper) if each.judged.ours]
-    tall = ROW * (len(claims) + 3)
-    body = []
-    for value, name in ((0.0, "no difference"), (1.0, "as in the paper")):
-        x = across(value)
-        body.append(f'<path d="M{x:.1f},{ROW} V{tall - ROW}" stroke="#999" stroke-dasharray="3 3"/>')
-        body.append(text(x, tall - 6, name, "middle"))
-    for number, (paper, each) in enumerate(claims):
-        y, ours, theirs = ROW * (number + 1.5), each.judged.ours, each.judged.paper
-        assert ours is not None
-        low, high = sorted((across(ours.low / theirs), across(ours.high / theirs)))
-        colour = COLOURS[each.judged.verdict]
-        about = f"{NAMES[paper]}, {each.scale}: {each.judged.claim.about}"
-        body.append(text(LEFT - 12, y + 4, about if len(about) < 76 else about[:74] + "…", "end"))
-        body.append(f'<path d="M{low:.1f},{y} H{high:.1f}" stroke="{colour}" stroke-width="3"/>')
-        body.append(f'<circle cx="{across(ours.mean / theirs):.1f}" cy="{y}" r="5" fill="{colour}"/>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {tall}" role="img">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>"]) + "\n"
-
-
-def across(share: float) -> float:
-    """Where a share of the paper's difference is; what is beyond the picture is at its edge."""
-    within = min(max(share, LOW), HIGH)
-    return LEFT + (within - LOW) / (HIGH - LOW) * (WIDE - LEFT - 20)
-
-
-def text(x: float, y: float, words: str, anchor: str) -> str:
-    look = 'font-family="sans-serif" font-size="11" fill="#222"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{escape(words)}</text>'
-
-
+ABOUT_CLAIMS = "Our differences as shares of the paper's, with 95 % intervals"
+ABOUT_READINGS = "Our differences under each reading, with 95 % intervals"
 PAGE = """\
 <!-- Written by scripts/update_docs.py from papers/*/*/results.csv, with the words of papers/*/README.md. -->
 
@@ -195,13 +213,12 @@ and *small* scale mean, is one page for all. *small* is a scaled test and no rep
 doubtful, not refute it. A verdict is about our reading of a paper; where the authors' code reads it
 differently, the words say so.
 
+{short}
+
 {glance}
 
-![Our differences as shares of the papers', with 95 % intervals](replications.svg)
-
-One line each: the point is our mean difference divided by the paper's, the bar its 95 % interval over seeds;
-what lies beyond the edge is drawn at it. Green: confirmed. Yellow: weaker. Grey: not reproduced. Red:
-reversed. Light grey: undecided, since both no difference and the paper's are within the bar.
+In a chapter's picture each claim has a line: the point is our mean difference divided by the paper's, the bar
+its 95 % interval over seeds; what lies beyond the edge is drawn at it.
 
 {chapters}
 

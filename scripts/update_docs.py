@@ -64,7 +64,7 @@ def pages() -> dict[Path, str]:
     texts["papers.md"] = papers_page()
     texts["house.md"], texts["house.svg"] = house.page(REPOSITORY / "src/fedcohort"), house.picture()
     texts["roles.md"] = role_page.page()
-    texts["replications.md"], texts["replications.svg"] = replications.page(), replications.picture()
+    texts |= replications.pages()
     return {DOCS / path: text for path, text in texts.items()}
 
 

@@ -15,7 +15,7 @@ from fedcohort.core.method import Method
 from fedcohort.runs.advice.evidence import Measured
 from fedcohort.stats.label_distances import Array
 from fedcohort.util.expression import parse_one
-from studies.chart import label, picture
+from scripts.chart import label, picture
 from studies.dealing import markdown
 
 LEVEL = 0.05

@@ -17,7 +17,7 @@ from fedcohort.data.partition import partitioner
 from fedcohort.stats.clustering import ChosenGroups, kmeans_by_silhouette
 from fedcohort.stats.label_distances import proportions
 from fedcohort.stats.label_groups import psi_features, standardise
-from studies.chart import lines
+from scripts.chart import lines
 from studies.dealing import available, collect, deal, fingerprint, markdown, timed
 from studies.skew_metrics import arguments
 

@@ -4,8 +4,11 @@ import csv
 import shutil
 from pathlib import Path
 
+import claim_charts
 import pytest
 import replications
+
+from fedcohort.stats.paired import Paired
 
 
 @pytest.fixture
@@ -33,15 +36,16 @@ def line(text: str, claim: str) -> str:
 def test_a_claim_is_told_with_both_numbers_and_its_verdict(papers: Path) -> None:
     ours = {"fedentopt/fedentopt": [0.50, 0.51, 0.49], "fedentopt/fedavg": [0.60, 0.62, 0.61]}
     fill(papers / "fedentopt/table1", ours)
-    told = line(replications.page(), "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)")
+    pages = replications.pages()
+    told = line(pages["replications.md"], "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)")
     assert "-11.0" in told
     assert told.endswith("| 3 | **reversed** |")
-    assert "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)" in replications.picture()
+    assert "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)" in pages["replications-fedentopt-claims.svg"]
 
 
 def test_two_seeds_leave_a_claim_open(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedentopt": [0.50, 0.51], "fedentopt/fedavg": [0.60, 0.62]})
-    text = replications.page()
+    text = replications.pages()["replications.md"]
     still_open = next(each for each in text.splitlines() if each.startswith("- [fedentopt/table1]"))
     assert "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)" in still_open
     assert "| FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1) |" not in text
@@ -58,10 +62,44 @@ def test_claims_under_other_readings_are_counted_apart() -> None:
 
 def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedavg": [0.60, 0.62, 0.61]})
-    chapter = replications.page().partition("## FedEntOpt")[2].partition("\n## ")[0]
+    chapter = replications.pages()["replications.md"].partition("## FedEntOpt")[2].partition("\n## ")[0]
     assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in chapter
 
 
-def test_what_is_beyond_the_picture_is_at_its_edge() -> None:
-    assert replications.across(99.0) == replications.across(replications.HIGH)
-    assert replications.across(0.0) < replications.across(1.0)
+def test_the_page_begins_with_each_paper_in_short() -> None:
+    """On one line, and not again in its chapter."""
+    page = replications.pages()["replications.md"]
+    for paper, name in replications.NAMES.items():
+        short, rest = replications.words_of(paper)
+        assert page.count(short) == 1
+        assert f"\n- **{name}**: {short}\n" in page
+        assert rest in page
+
+
+def test_a_reading_is_one_line_with_all_that_it_is_compared_with() -> None:
+    every = list(replications.checked("fedlecc"))
+    under = replications.by_reading(every)
+    told = under["MNIST, K = 250, m = 10%, E = 1: FedLECC, J = 3"]
+    assert {other: each.claim.against for other, each in told.items()} == {
+        "FedAvg": "fedlecc/fedavg",
+        "POC": "fedlecc/power_of_choice",
+    }
+    assert sum(map(len, under.values())) == sum(map(replications.is_reading, every))
+    first, *rows = replications.reading_table(under).splitlines()
+    assert first == "| reading | minus FedAvg | minus POC | seeds |"
+    assert len(rows) == 1 + len(under)
+
+
+@pytest.mark.parametrize(("ours", "x"), [(0.5, 0.5), (99.0, 2.5), (-99.0, -1.5)])
+def test_a_claim_is_drawn_at_its_share_of_the_papers_difference(ours: float, x: float) -> None:
+    """The paper's is 6.19 points; what is beyond the picture is at its edge."""
+    judged = next(
+        each.judged
+        for each in replications.checked("fedentopt")
+        if each.judged.claim.about == "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)"
+    )
+    gap = ours * judged.paper
+    drawn = claim_charts.claims([("paper", judged._replace(ours=Paired(3, gap, gap, gap, 1.0)))])
+    at = claim_charts.Axis(claim_charts.LEAST, claim_charts.MOST).x(x)
+    assert f'<circle cx="{at:.1f}"' in drawn
+    assert "no difference" in drawn

@@ -1,0 +1,89 @@
+"""The pictures of docs/replications.md: a paper's claims, and one question under many readings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from chart import COLOURS as SERIES
+from chart import label, picture
+
+from fedcohort.runs.replication.verdicts import Judged
+from fedcohort.stats.paired import Paired
+
+COLOURS = {
+    "confirmed": "#2f8f5b",
+    "weaker": "#9a9a2e",
+    "not reproduced": "#8a8a8a",
+    "reversed": "#c8553d",
+    "undecided": "#b9b9b9",
+}
+WIDE, LEFT, RIGHT, ROW = 960, 540, 110, 22  # pixels
+LEAST, MOST = -1.5, 2.5  # shares of the paper's difference that are drawn
+SCALES = {
+    "paper": "At the paper's scale",
+    "small": "Scaled tests",
+}
+
+
+class Axis(NamedTuple):
+    """What is drawn from left to right; what lies beyond is drawn at the edge."""
+
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        within = min(max(value, self.low), self.high)
+        return LEFT + (within - self.low) / (self.high - self.low) * (WIDE - LEFT - RIGHT)
+
+
+def claims(every: Sequence[tuple[str, Judged]]) -> str:
+    """Each claim's difference as a share of the paper's, with its interval; those of a scale together."""
+    axis, body, row = Axis(LEAST, MOST), [], 0
+    for scale, title in SCALES.items():
+        told = [(judged, judged.ours) for own, judged in every if own == scale and judged.ours]
+        if not told:
+            continue
+        row += 1
+        body.append(label(12, _y(row), title, "start", "bold"))
+        for judged, ours in told:
+            row, colour = row + 1, COLOURS[judged.verdict]
+            body.append(label(LEFT - 12, _y(row), judged.claim.about, "end"))
+            body += _bar(axis, _y(row) - 4, ours, judged.paper, colour)
+            body.append(label(WIDE - RIGHT + 14, _y(row), judged.verdict, "start", colour=colour))
+    return _framed(axis, row, body, {0.0: "no difference", 1.0: "as in the paper"})
+
+
+def readings(every: Mapping[str, Mapping[str, Judged]]) -> str:
+    """Our differences under every reading, in a colour for each method that is compared with."""
+    told = {reading: {name: each.ours for name, each in own.items()} for reading, own in every.items()}
+    edges = [edge for own in told.values() for ours in own.values() if ours for edge in (ours.low, ours.high)]
+    axis, body = Axis(min(edges, default=-1.0), max(edges, default=1.0)), []
+    methods = list(dict.fromkeys(method for own in told.values() for method in own))
+    for row, (reading, own) in enumerate(told.items(), start=2):
+        body.append(label(LEFT - 12, _y(row), reading, "end"))
+        for method, ours in own.items():
+            turn = methods.index(method)
+            body += _bar(axis, _y(row) - 8 + 7 * turn, ours, 1.0, SERIES[turn]) if ours else ()
+    for turn, method in enumerate(methods):
+        body.append(label(LEFT + 170 * turn, _y(1) - 6, f"minus {method}", "start", "bold", SERIES[turn]))
+    marks = {value: f"{value:+.2f}" for value in (axis.low, axis.high)}
+    return _framed(axis, len(every) + 1, body, marks | {0.0: "no difference"})
+
+
+def _y(row: int) -> float:
+    return ROW * row
+
+
+def _bar(axis: Axis, y: float, ours: Paired, unit: float, colour: str) -> Iterator[str]:
+    low, high = sorted((axis.x(ours.low / unit), axis.x(ours.high / unit)))
+    yield f'<path d="M{low:.1f},{y:.1f} H{high:.1f}" stroke="{colour}" stroke-width="3"/>'
+    yield f'<circle cx="{axis.x(ours.mean / unit):.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
+
+
+def _framed(axis: Axis, rows: int, body: Sequence[str], marks: Mapping[float, str]) -> str:
+    """With a dotted line, and words below it, at each mark."""
+    tall, lines = _y(rows + 2), []
+    for value, words in marks.items():
+        x = axis.x(value)
+        lines.append(f'<path d="M{x:.1f},{ROW} V{tall - ROW}" stroke="#999" stroke-dasharray="3 3"/>')
+        lines.append(label(x, tall - 6, words, "end" if value == axis.low else "middle"))
+    return picture(WIDE, tall, [*lines, *body])
