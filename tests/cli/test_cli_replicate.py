@@ -5,9 +5,11 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fedcohort.runs.replication.replication import Replication
 from support.cli_calls import TINY, Cli
 
 EXPECTED = """\
@@ -82,6 +84,31 @@ def test_a_table_shows_both_numbers_and_what_they_say(cli: Cli, home: Path) -> N
     assert told["rows"][2]["ours"] == {"mean": None, "std": None, "seeds": 0}
 
 
+def test_of_several_tables_all_claims_go_first(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second table has a method that no claim needs, the third has not the scale."""
+    for number in (2, 3):
+        shutil.copytree(home, home.parent / f"table{number}")
+    about = home.parent / "table3" / "table.toml"
+    about.write_text(about.read_text().replace("[scales.small]", "[scales.smoke]"))
+    path = home.parent / "table2" / "experiment.toml"
+    path.write_text(path.read_text().replace('"fedprox"]', '"fedprox", "fedavgm"]'))
+    more = "I,FedAvgM,all,partition.alpha=0.5,fedavgm,global.accuracy,0.9,,\n"
+    (path.parent / "expected.csv").write_text(EXPECTED + more)
+    begun: list[tuple[str, int]] = []
+    made = Replication.run
+
+    def run(asked: Replication, *about: Any) -> None:
+        begun.append((asked.folder.path.name, len(asked.open)))
+        made(asked, *about)
+
+    monkeypatch.setattr(Replication, "run", run)
+    answer = cli("replicate", "tiny/*", "--scale", "small", "--json", "--quiet")
+    assert begun == [("table1", 6), ("table2", 6), ("table1", 0), ("table2", 3)]
+    told = json.loads(answer.out)
+    assert [(each["table"], each["runs_left"]) for each in told] == [("table1", 0), ("table2", 0)]
+    assert told[1]["rows"][3]["ours"]["seeds"] == 3
+
+
 def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) -> None:
     cli("replicate", "tiny/table1", "--quiet", "--cells", "fedavg")
     path = home / "experiment.toml"
@@ -94,6 +121,9 @@ def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) 
     ("words", "told"),
     [
         (["tiny/tabel1"], "unknown table 'tiny/tabel1', did you mean 'tiny/table1'?"),
+        (["tony/*"], "unknown table 'tony/*'"),
+        (["t*", "--cells", "fedavg"], "--cells are those of one table: name one, or leave --cells out"),
+        (["t*", "--scale", "smoke"], "none of 2 tables has the scale 'smoke'"),
         (["tiny/table1", "--scale", "smoke"], "tiny/table1 has no scale 'smoke': it has paper, small"),
         (["tiny/table1", "--budget", "soon"], "--budget soon: write a time like 90s, 30m or 2h"),
         (
@@ -107,6 +137,7 @@ def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) 
     ],
 )
 def test_mistakes_are_one_sentence(cli: Cli, home: Path, words: list[str], told: str) -> None:
+    shutil.copytree(home, home.parent / "table2")
     answer = cli("replicate", *words)
     assert answer.code == 2
     assert told in answer.err

@@ -1,9 +1,9 @@
 """``replicate``: tables of papers made again, the paper's numbers and ours side by side."""
 
 import json
-import math
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +22,8 @@ LISTED = ("paper", "small")
 
 def replicate(
     table: Annotated[
-        str | None, typer.Argument(help="The table, as paper/table; without it all are listed.")
+        str | None,
+        typer.Argument(help="The table, as paper/table, or 'paper/*'; without it all are listed."),
     ] = None,
     scale: Annotated[
         Literal["paper", "small", "smoke"],
@@ -48,7 +49,8 @@ def replicate(
     """Make the tables of papers again: list them, or run what is missing of one and show both numbers.
 
     Runs that claims depend on go first, then the cheapest. What is complete is written to the table's
-    results.csv at once and never run again; what is stopped goes on later.
+    results.csv at once and never run again; what is stopped goes on later. Of several tables those runs
+    of all go first.
 
     [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
     """
@@ -68,7 +70,7 @@ def replicate(
             try:
                 every = [Replication(each, own, out) for own in LISTED if own in each.scales]
                 for asked in every if probe else ():
-                    _watched(asked, quiet, probe=True)
+                    _watched(asked, quiet, seconds, probe)
                 entries += [listing(asked) for asked in every]
             except UserError as error:  # one odd folder hides no other
                 wrong.append(str(error))
@@ -78,31 +80,40 @@ def replicate(
             warnings.warn(f"left out: {why}", RuntimeWarning, stacklevel=1)
         print(json.dumps(entries)) if as_json else show_listing(entries)
         return
-    asked = Replication(found[0], scale, out, seeds, cells)
-    failed: FailedRunsError | None = None
-    try:
-        left = _watched(asked, quiet, seconds, probe)
-    except FailedRunsError as error:
-        failed, left = error, 0
-    print(json.dumps(table_json(asked))) if as_json else show_table(asked)
-    if failed is not None:
-        raise failed
-    if left and not as_json:
+    if len(found) > 1 and cells != "*":
+        raise UserError("--cells are those of one table: name one, or leave --cells out")
+    chosen = [each for each in found if len(found) == 1 or scale in each.scales]
+    tables = [Replication(each, scale, out, seeds, cells) for each in chosen]
+    if not tables:
+        raise UserError(f"none of {counted(len(found), 'table')} has the scale '{scale}'")
+    deadline, failures = time.monotonic() + seconds, []
+    turns = [each.of_claims for each in tables] if len(tables) > 1 else []
+    for asked in [*turns, *tables]:
+        try:
+            _watched(asked, quiet, deadline - time.monotonic(), probe)
+        except FailedRunsError as error:
+            failures.append(error)
+    if as_json:
+        told = [table_json(asked) for asked in tables]
+        print(json.dumps(told if len(found) > 1 else told[0]))
+    else:
+        for asked in tables:
+            show_table(asked)
+    if failures:
+        raise failures[-1]
+    if (left := sum(len(asked.open) for asked in tables)) and not as_json:
         print(f"{counted(left, 'run')} left: the same command goes on.", file=sys.stderr)
 
 
-def _watched(asked: "Replication", quiet: bool, seconds: float = math.inf, probe: bool = False) -> int:
-    """Carries out what is missing, or a few rounds of it; how many runs are left."""
+def _watched(asked: "Replication", quiet: bool, seconds: float, probe: bool) -> None:
+    """Carries out what is missing, or a few rounds of it."""
     from fedcohort.cli.progress import watcher_of
     from fedcohort.util.cpu import one_thread
 
     watcher: Any = watcher_of(len(asked.open), quiet)
     try:
         with one_thread():  # results must not depend on how many cores there are
-            if not probe:
-                return asked.run(watcher, seconds)
-            asked.probe(watcher)
-            return len(asked.open)
+            asked.probe(watcher) if probe else asked.run(watcher, seconds)
     except KeyboardInterrupt:
         print("Stopped; nothing is lost. The same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -14,6 +14,7 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -205,7 +206,7 @@ class Folder:
 
 
 def folders(papers: Path, name: str | None = None, trusted: bool = False) -> list[Folder]:
-    """All tables below ``papers``, or the one of this name, ``paper/table``."""
+    """All tables below ``papers``, or those of this name, ``paper/table`` or ``paper/*``."""
     found = {
         folder.name: folder
         for path in sorted(papers.glob(f"*/*/{ABOUT}"))
@@ -216,9 +217,12 @@ def folders(papers: Path, name: str | None = None, trusted: bool = False) -> lis
             f"there are no papers' tables in {papers.resolve()}: give the folder 'papers' of fedcohort's "
             "repository with --papers"
         )
-    if name is not None and name not in found:
-        raise UserError(f"unknown table '{name}'{nearest(name, found)}; 'fedcohort replicate' lists them")
-    return list(found.values()) if name is None else [found[name]]
+    chosen = [each for each in found if each == name or fnmatchcase(each, name or "*")]
+    if not chosen:
+        raise UserError(
+            f"unknown table '{name}'{nearest(name or '', found)}; 'fedcohort replicate' lists them"
+        )
+    return [found[each] for each in chosen]
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

@@ -53,6 +53,12 @@ class Replication:
     out: Path
     seeds: int | None = None  # None: those of the experiment file
     cells: str = "*"  # those that are to be run
+    claimed: bool = False  # of these, only what a claim needs
+
+    @property
+    def of_claims(self) -> "Replication":
+        """What goes first where there are several tables."""
+        return replace(self, claimed=True)
 
     @property
     def home(self) -> Path:
@@ -87,7 +93,8 @@ class Replication:
         """The cells that are to be run; of a smoke test every method and all conditions once."""
         every = self.folder.cells
         every = representatives(every) if self.scale == "smoke" else every
-        return chosen(every, self.cells, self.folder.paper)
+        asked = chosen(every, self.cells, self.folder.paper)
+        return [cell for cell in asked if not self.claimed or cell in self.folder.decisive]
 
     @cached_property
     def made(self) -> dict[Key, PlannedRun]:
