@@ -179,7 +179,7 @@ def numbers(folder: Folder, scale: str) -> str:
     body = [[row, *(cell.get((row, column), "") for column in columns)] for row in rows]
     seeds = sorted({len(line.values) for line in made})
     among = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    head = f"### {folder.path.name.capitalize()}: {folder.about}"
+    head = f"### {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
         f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
         f"standard deviation, ours of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
