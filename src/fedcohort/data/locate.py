@@ -100,7 +100,9 @@ class Places:
         """A path that leads nowhere, with the folders at which it was taken to start."""
         if user_path(path).is_absolute():
             return path
-        return f"{path} in {' or '.join(str(base) for base in (Path.cwd(), self.root) if base)}"
+        if self.root is None:
+            return f"{path} in {Path.cwd()}, and FEDCOHORT_DATA names no folder of data"
+        return f"{path} in {Path.cwd()} or {self.root}"
 
     def fetch(self, names: Sequence[str], files: Sequence[str], remote: Remote) -> Path:
         """:meth:`find`, else download into the cache and check the digest."""
