@@ -16,7 +16,7 @@ COLOURS = {
     "reversed": "#c8553d",
     "undecided": "#b9b9b9",
 }
-WIDE, LEFT, RIGHT, ROW = 960, 540, 110, 22  # pixels
+WIDE, LEFT, RIGHT, ROW = 1040, 620, 110, 22  # pixels
 LEAST, MOST = -1.5, 2.5  # shares of the paper's difference that are drawn
 SCALES = {
     "paper": "At the paper's scale",

@@ -28,7 +28,8 @@ NAMES = {
     "fedgwc": "FedGWC",
     "fedlecc": "FedLECC",
 }
-READINGS = "readings"  # a folder of ours, not a table of a paper
+READINGS = "other readings"  # what a folder of ours may be, where it is no table of a paper
+SCALES = ("paper", "small")
 LISTED = 10  # open claims of a table that are named one by one
 SHORT = "In short: "  # begins the paragraph of a paper's README.md that the page begins with
 
@@ -47,15 +48,15 @@ def known(folder: Folder, scale: str) -> list[ResultRow]:
 
 
 def checked(paper: str) -> Iterator[Checked]:
-    """Every claim of a paper: at each scale that has runs, or as an open one. What two tables of a paper
-    claim alike is told once."""
+    """Every claim of a paper: at each scale that has runs, or as an open one. What two of its tables claim
+    alike is told once."""
     told = set()
     for folder in folders(PAPERS):
         if folder.paper != paper:
             continue
-        judged = {scale: judge(folder, known(folder, scale)) for scale in ("paper", "small")}
+        judged = {scale: judge(folder, known(folder, scale)) for scale in SCALES}
         for number, claim in enumerate(folder.claims):
-            same = (claim.method, claim.against, claim.conditions, claim.metric)
+            same = (folder.ours and folder.name, *claim.cells, str(claim.against), claim.metric)
             if same in told:
                 continue
             told.add(same)
@@ -72,7 +73,7 @@ def pages() -> dict[str, str]:
         told = [each for each in found if not is_reading(each)]
         files[picture_of(paper)] = claim_charts.claims([(each.scale, each.judged) for each in told])
         if under := by_reading(found):
-            files[picture_of(paper, READINGS)] = claim_charts.readings(under)
+            files[picture_of(paper, "readings")] = claim_charts.readings(under)
     page = PAGE.format(
         short="\n".join(f"- **{NAMES[paper]}**: {words_of(paper)[0]}" for paper in NAMES),
         glance=glance(every),
@@ -86,7 +87,7 @@ def picture_of(paper: str, what: str = "claims") -> str:
 
 
 def is_reading(each: Checked) -> bool:
-    return each.folder.path.name == READINGS
+    return each.folder.ours == READINGS
 
 
 def by_reading(every: Sequence[Checked]) -> dict[str, dict[str, Judged]]:
@@ -102,19 +103,23 @@ def by_reading(every: Sequence[Checked]) -> dict[str, dict[str, Judged]]:
 
 def words_of(paper: str) -> tuple[str, str]:
     """What README.md says of a paper: in a sentence or two, and all the rest."""
-    text = (PAPERS / paper / "README.md").read_text(encoding="utf-8").partition("\n\n")[2].strip()
-    short, _, rest = text.removeprefix(SHORT).partition("\n\n")
+    text = (PAPERS / paper / "README.md").read_text(encoding="utf-8").partition(f"\n\n{SHORT}")[2].strip()
+    short, _, rest = text.partition("\n\n")
     return " ".join(short.split()), rest
 
 
 def glance(every: Mapping[str, Sequence[Checked]]) -> str:
-    """How many claims of a paper have which verdict; the same claims under other readings count apart."""
-    rows: dict[str, Counter[str]] = {}
+    """How many claims have which verdict, each once; what is no table of the paper's counts apart."""
+    rows: dict[str, dict[tuple[str, str], str]] = {}
     for paper, claims in every.items():
-        for each in claims:
-            name = f"{NAMES[paper]}, other readings" if each.folder.path.name == READINGS else NAMES[paper]
-            rows.setdefault(name, Counter())[each.judged.verdict] += 1
-    cells = [[name, *(str(count[word] or "") for word in VERDICTS)] for name, count in rows.items()]
+        for each in claims:  # those at the paper's scale come first
+            name = ", ".join(filter(None, (NAMES[paper], each.folder.ours)))
+            found = rows.setdefault(name, {})
+            claim = each.folder.name, each.judged.claim.about
+            if found.get(claim, "open") == "open":
+                found[claim] = each.judged.verdict
+    counts = {name: Counter(found.values()) for name, found in rows.items()}
+    cells = [[name, *(str(count[word] or "") for word in VERDICTS)] for name, count in counts.items()]
     return table(["paper", *VERDICTS], cells)
 
 
@@ -128,9 +133,9 @@ def chapter(paper: str, every: Sequence[Checked]) -> str:
     if waiting := [each for each in claims if not each.judged.ours]:
         parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
     if under := by_reading(every):
-        parts += ["### Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, READINGS)})"]
+        parts += ["### Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})"]
         parts.append(reading_table(under))
-    parts += [text for folder in own for scale in ("paper", "small") if (text := numbers(folder, scale))]
+    parts += [text for folder in own for scale in SCALES if (text := numbers(folder, scale))]
     return "\n\n".join(parts)
 
 
@@ -206,19 +211,20 @@ PAGE = """\
 # What became of the claims
 
 Five papers say how to train when clients' labels differ, each with tables of its own. Here their claims stand
-beside what came out when we ran them again on the same data: our own implementation of every method, the
-papers' settings where they state them, choices of ours, written down, where they do not. A claim is a
-difference between two methods (or from a number); [how it is judged](replicate.md#verdicts), and what *paper*
-and *small* scale mean, is one page for all. *small* is a scaled test and no replication: it can make a claim
-doubtful, not refute it. A verdict is about our reading of a paper; where the authors' code reads it
-differently, the words say so.
+beside what came out when we ran them again: on the same data as far as they are at hand, with our own
+implementation of every method, the papers' settings where they state them, choices of ours, written down,
+where they do not. A claim is a difference between two methods (or from a number);
+[how it is judged](replicate.md#verdicts), and what *paper* and *small* scale mean, is one page for all.
+*small* is a scaled test and no replication: it can make a claim doubtful, not refute it. A verdict is about
+our reading of a paper; where the authors' code reads it differently, the words say so.
 
 {short}
 
 {glance}
 
-In a chapter's picture each claim has a line: the point is our mean difference divided by the paper's, the bar
-its 95 % interval over seeds; what lies beyond the edge is drawn at it.
+Each claim is counted once, at the paper's scale where that has a verdict. In a chapter's picture each claim
+has a line: the point is our mean difference divided by the paper's, the bar its 95 % interval over seeds;
+what lies beyond the edge is drawn at it.
 
 {chapters}
 

@@ -109,6 +109,39 @@ def test_of_several_tables_all_claims_go_first(cli: Cli, home: Path, monkeypatch
     assert told[1]["rows"][3]["ours"]["seeds"] == 3
 
 
+def test_what_ends_a_table_ends_no_other(cli: Cli, home: Path) -> None:
+    """A file that cannot be read, and a run that cannot be made; a pattern is answered with a list."""
+    one = json.loads(cli("replicate", "tiny/*", "--scale", "small", "--json", "--quiet").out)
+    assert [each["table"] for each in one] == ["table1"]
+    for number in (2, 3):
+        shutil.copytree(home, home.parent / f"table{number}")
+        (home.parent / f"table{number}" / "results.csv").unlink()
+    (home / "expected.csv").write_text("no,such,columns\n1,2,3\n")
+    path = home.parent / "table2" / "experiment.toml"
+    path.write_text(path.read_text().replace("[0.5]", "[1e-9]"))
+    path = home.parent / "table2" / "expected.csv"
+    path.write_text(path.read_text().replace("0.5,fed", "1e-09,fed"))
+    path = home.parent / "table2" / "table.toml"
+    path.write_text(path.read_text().replace("alpha=0.5", "alpha=1e-09"))
+    answer = cli("replicate", "tiny/*", "--json", "--quiet")
+    assert answer.code == 2
+    assert answer.err.count("error: ") == 1
+    assert "Traceback" not in answer.err
+    assert {each["table"]: each["runs_left"] for each in json.loads(answer.out)} == {"table2": 6, "table3": 0}
+
+
+def test_a_probe_that_cannot_be_made_says_why(cli: Cli, home: Path) -> None:
+    path = home / "experiment.toml"
+    path.write_text(path.read_text().replace("[0.5]", "[1e-9]"))
+    for name in ("expected.csv", "table.toml"):
+        path = home / name
+        path.write_text(path.read_text().replace("alpha=0.5", "alpha=1e-09"))
+    answer = cli("replicate", "tiny/table1", "--probe", "--quiet")
+    assert answer.code == 2
+    assert "no Dirichlet draw with alpha=1e-09" in answer.err
+    assert "error: no Dirichlet draw" in cli("replicate", "--probe", "--quiet").err
+
+
 def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) -> None:
     cli("replicate", "tiny/table1", "--quiet", "--cells", "fedavg")
     path = home / "experiment.toml"
@@ -123,7 +156,8 @@ def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) 
         (["tiny/tabel1"], "unknown table 'tiny/tabel1', did you mean 'tiny/table1'?"),
         (["tony/*"], "unknown table 'tony/*'"),
         (["t*", "--cells", "fedavg"], "--cells are those of one table: name one, or leave --cells out"),
-        (["t*", "--scale", "smoke"], "none of 2 tables has the scale 'smoke'"),
+        (["t*", "--scale", "smoke"], "no such table has this scale: 'fedcohort replicate' lists them"),
+        ([""], "unknown table ''"),
         (["tiny/table1", "--scale", "smoke"], "tiny/table1 has no scale 'smoke': it has paper, small"),
         (["tiny/table1", "--budget", "soon"], "--budget soon: write a time like 90s, 30m or 2h"),
         (

@@ -8,6 +8,7 @@ import claim_charts
 import pytest
 import replications
 
+from fedcohort.runs.replication.folders import folders
 from fedcohort.stats.paired import Paired
 
 
@@ -51,13 +52,41 @@ def test_two_seeds_leave_a_claim_open(papers: Path) -> None:
     assert "| FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1) |" not in text
 
 
-def test_claims_under_other_readings_are_counted_apart() -> None:
-    claims = list(replications.checked("fedlecc"))
-    rows = [line.split("|")[1:-1] for line in replications.glance({"fedlecc": claims}).splitlines()[2:]]
-    counts = {name.strip(): sum(int(cell) for cell in cells if cell.strip()) for name, *cells in rows}
-    apart = sum(each.folder.path.name == "readings" for each in claims)
-    assert counts == {"FedLECC": len(claims) - apart, "FedLECC, other readings": apart}
+def counted(paper: str) -> dict[str, int]:
+    claims = list(replications.checked(paper))
+    rows = [line.split("|")[1:-1] for line in replications.glance({paper: claims}).splitlines()[2:]]
+    return {name.strip(): sum(int(cell) for cell in cells if cell.strip()) for name, *cells in rows}
+
+
+def test_what_is_no_table_of_the_papers_is_counted_apart() -> None:
+    every = [folder for folder in folders(replications.PAPERS) if folder.paper == "fedlecc"]
+    apart = sum(len(folder.claims) for folder in every if folder.ours)
     assert apart
+    told = counted("fedlecc")
+    assert told["FedLECC, other readings"] == apart
+    assert set(told) == {"FedLECC", "FedLECC, other readings"}
+
+
+def test_a_claim_is_counted_once_at_the_paper_s_scale(papers: Path) -> None:
+    """Three seeds at the paper's scale and others at the small one."""
+    fill(
+        papers / "fedentopt/table1", {"fedentopt/fedentopt": [0.6, 0.61, 0.6], "fedentopt/fedavg": [0.5] * 3}
+    )
+    before = counted("fedentopt")
+    path = papers / "fedentopt/table1/results.csv"
+    path.write_text(path.read_text() + path.read_text().partition("\n")[2].replace("paper", "small"))
+    claims = [
+        each.scale for each in replications.checked("fedentopt") if "Dir(0.1)" in each.judged.claim.about
+    ]
+    assert "small" in claims
+    assert counted("fedentopt") == before
+
+
+def test_other_data_are_other_claims() -> None:
+    """Adult's table has the names of ACSIncome's conditions."""
+    claims = [each.judged.claim.about for each in replications.checked("clust-psi-pfl")]
+    assert "Adult, S = 0: Clust-PSI-PFL beats FedAvg" in claims
+    assert "ACSIncome, S = 0: Clust-PSI-PFL beats FedAvg" in claims
 
 
 def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
@@ -71,6 +100,7 @@ def test_the_page_begins_with_each_paper_in_short() -> None:
     page = replications.pages()["replications.md"]
     for paper, name in replications.NAMES.items():
         short, rest = replications.words_of(paper)
+        assert short
         assert page.count(short) == 1
         assert f"\n- **{name}**: {short}\n" in page
         assert rest in page

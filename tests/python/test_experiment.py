@@ -10,6 +10,7 @@ import torch
 import fedcohort as fc
 from fedcohort.cli.app import main
 from fedcohort.data.sources import memory
+from fedcohort.python.comparison import complete
 from fedcohort.runs import comparison, experiment
 from fedcohort.runs.experiment import Experiment as Settings
 
@@ -41,6 +42,28 @@ def test_it_writes_what_the_command_writes(tmp_path: Path, capsys):
         again = tmp_path / "experiment-002" / outcome.directory.name
         for name in ("table.csv", "result.json", "config.toml", "state.safetensors"):
             assert (again / name).read_bytes() == (outcome.directory / name).read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:.*config.toml is damaged:RuntimeWarning")  # told at once, too
+def test_of_runs_that_fail_the_others_are_reported(tmp_path: Path):
+    """One can never begin, for its directory holds something else."""
+    data = {"source": "synthetic", "samples": 60, "features": 4}
+    asked = fc.Experiment(["fedavg", "fedprox"], data, partition="iid(clients=5)", **SMALL)
+    plan = comparison.prepare(asked.settings, tmp_path)
+    (damaged,) = [job.directory for job in plan.jobs if job.method.title == "fedprox"]
+    damaged.mkdir()
+    (damaged / "config.toml").write_text("not = [valid")
+    with pytest.raises(fc.UserError, match=r"^1 of 2 runs failed; fedprox, seed 0: ") as raised:
+        complete(plan, progress=False)
+    page = plan.home / "report.html"
+    assert str(raised.value).endswith(
+        f"(1 other run complete: {page}; 'fedcohort run --resume {plan.home}' tries again)"
+    )
+    assert "fedavg" in page.read_text()
+    assert (plan.home / "table.csv").read_text().count("fedavg") == 1
+    (damaged / "config.toml").unlink()
+    damaged.rmdir()
+    assert len(complete(plan, progress=False).outcomes) == 2
 
 
 def test_what_is_complete_is_not_repeated(tmp_path: Path, capsys):

@@ -1,10 +1,12 @@
 """``replicate``: tables of papers made again, the paper's numbers and ours side by side."""
 
 import json
+import math
 import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -54,8 +56,6 @@ def replicate(
 
     [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
     """
-    from fedcohort.cli.replication_tables import listing, show_listing, show_table, table_json
-    from fedcohort.runs.comparison import FailedRunsError
     from fedcohort.runs.replication.folders import folders
     from fedcohort.runs.replication.replication import Replication
 
@@ -64,44 +64,66 @@ def replicate(
         os.environ["FEDCOHORT_DATA"] = str(data.resolve())  # not a setting: numbers do not depend on it
     found = folders(papers, table, trust)
     if table is None:
-        entries: list[dict[str, Any]] = []
-        wrong: list[str] = []
-        for each in found:
-            try:
-                every = [Replication(each, own, out) for own in LISTED if own in each.scales]
-                for asked in every if probe else ():
-                    _watched(asked, quiet, seconds, probe)
-                entries += [listing(asked) for asked in every]
-            except UserError as error:  # one odd folder hides no other
-                wrong.append(str(error))
-        if wrong and not entries:
-            raise UserError(wrong[0])
-        for why in wrong:
-            warnings.warn(f"left out: {why}", RuntimeWarning, stacklevel=1)
-        print(json.dumps(entries)) if as_json else show_listing(entries)
+        _list([[Replication(each, own, out) for own in LISTED] for each in found], quiet, probe, as_json)
         return
-    if len(found) > 1 and cells != "*":
+    several = table not in {each.name for each in found}  # a pattern, even if it fits one table alone
+    if several and cells != "*":
         raise UserError("--cells are those of one table: name one, or leave --cells out")
-    chosen = [each for each in found if len(found) == 1 or scale in each.scales]
-    tables = [Replication(each, scale, out, seeds, cells) for each in chosen]
+    every = [Replication(each, scale, out, seeds, cells) for each in found]
+    tables = [asked for asked in every if not several or asked.has_scale]
+    _make(tables, several, seconds, quiet, probe, as_json)
+
+
+def _list(tables: "Sequence[Sequence[Replication]]", quiet: bool, probe: bool, as_json: bool) -> None:
+    """Which there are, each at all its scales; an odd one hides no other."""
+    from fedcohort.cli.replication_tables import listing, show_listing
+
+    entries: list[dict[str, Any]] = []
+    wrong: list[str] = []
+    for scales in tables:
+        try:
+            every = [asked for asked in scales if asked.has_scale]
+            for asked in every if probe else ():
+                _watched(asked, quiet, math.inf, probe)
+            entries += [listing(asked) for asked in every]
+        except UserError as error:
+            wrong.append(str(error))
+    if wrong and not entries:
+        raise UserError(wrong[0])
+    for why in wrong:
+        warnings.warn(f"left out: {why}", RuntimeWarning, stacklevel=1)
+    print(json.dumps(entries)) if as_json else show_listing(entries)
+
+
+def _make(
+    tables: "Sequence[Replication]", several: bool, seconds: float, quiet: bool, probe: bool, as_json: bool
+) -> None:
+    """Of ``several`` first what claims need, then the rest; what ends one ends no other."""
+    from fedcohort.cli.replication_tables import show_table, table_json
+
     if not tables:
-        raise UserError(f"none of {counted(len(found), 'table')} has the scale '{scale}'")
-    deadline, failures = time.monotonic() + seconds, []
-    turns = [each.of_claims for each in tables] if len(tables) > 1 else []
-    for asked in [*turns, *tables]:
+        raise UserError("no such table has this scale: 'fedcohort replicate' lists them")
+    deadline, failed = time.monotonic() + seconds, dict[str, UserError]()
+    for asked in [*(asked.of_claims for asked in tables if several), *tables]:
         try:
             _watched(asked, quiet, deadline - time.monotonic(), probe)
-        except FailedRunsError as error:
-            failures.append(error)
-    if as_json:
-        told = [table_json(asked) for asked in tables]
-        print(json.dumps(told if len(found) > 1 else told[0]))
-    else:
-        for asked in tables:
-            show_table(asked)
-    if failures:
-        raise failures[-1]
-    if (left := sum(len(asked.open) for asked in tables)) and not as_json:
+        except UserError as error:
+            failed[asked.folder.name] = error
+        else:
+            failed.pop(asked.folder.name, None)
+    told: list[dict[str, Any]] = []
+    left = 0
+    for asked in tables:
+        try:
+            told.append(table_json(asked)) if as_json else show_table(asked)
+            left += len(asked.open)
+        except UserError as error:
+            failed[asked.folder.name] = error
+    if as_json and (several or told):
+        print(json.dumps(told if several else told[0]))
+    for name, why in failed.items():
+        raise UserError(f"{name}: {why}" if several else str(why)) from why
+    if left and not as_json:
         print(f"{counted(left, 'run')} left: the same command goes on.", file=sys.stderr)
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcohort.runs.comparison import Plan, carry_out
+from fedcohort.runs.comparison import FailedRunsError, Plan, carry_out
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.outcomes.results import write_summary
 from fedcohort.runs.outcomes.standings import Outcome, Standing, rankings, with_conditions
 from fedcohort.util.cpu import one_thread
+from fedcohort.util.user_code import resume_command
+from fedcohort.util.words import counted
 
 
 class Comparison(NamedTuple):
@@ -31,16 +33,23 @@ def complete(plan: Plan, progress: bool) -> Comparison:
     from fedcohort.report import REPORT, write_report  # not before: plotly takes its time
 
     news = plan.open  # a comparison that is complete already is shown, and nothing is written
+    failed: FailedRunsError | None = None
     shown = watcher_of(news, silent=not progress)
     try:
         with one_thread():  # results must not depend on how many cores there are
             outcomes = carry_out(plan, shown)
+    except FailedRunsError as error:  # what the others came to is shown before that is told
+        failed, outcomes = error, error.outcomes
     finally:
         shown.stop()
     outcomes = with_conditions(plan.home, outcomes)
-    if news:
+    if news and outcomes:
         write_summary(plan.home, outcomes)
-    page = write_report([plan.home], plan.home / REPORT, private=True) if news else None
+    page = write_report([plan.home], plan.home / REPORT, private=True) if news and outcomes else None
+    if failed is not None:
+        again = resume_command(plan.home, plan.experiment.table())
+        others = f"{counted(len(outcomes), 'other run')} complete: {page}; " if page else ""
+        raise FailedRunsError(f"{failed} ({others}'{again}' tries again)", outcomes) from failed
     return Comparison(plan.home, outcomes, page)
 
 

@@ -66,7 +66,11 @@ class StoppedError(Exception):
 
 
 class FailedRunsError(UserError):
-    """Some runs of several could not go on; the others are complete."""
+    """Some runs of several could not go on; the others are complete, with these ``outcomes``."""
+
+    def __init__(self, words: str, outcomes: Sequence[Outcome] = ()) -> None:
+        super().__init__(words)
+        self.outcomes = list(outcomes)
 
 
 class Watcher(Protocol):
@@ -243,9 +247,11 @@ def carry_out(
                     pool.carry_out(timed)
         while schedule.waiting:
             attempt(schedule.next(), timed)
-        _raise_failures(schedule, len(left))
         given_up = {job.directory for job in schedule.given_up}
-        return [run_job(job, timed) for job in plan.jobs if job.directory not in given_up]
+        given_up |= {job.directory for job in left if job.key in schedule.failed}
+        outcomes = [run_job(job, timed) for job in plan.jobs if job.directory not in given_up]
+        _raise_failures(schedule, plan, outcomes)
+        return outcomes
 
 
 def _until_worth_it(timed: Timed) -> None:
@@ -274,15 +280,14 @@ def attempt(job: PlannedRun, timed: Timed, engine: Callable[[Task], Engine] | No
         timed.fail(*job.key, error)
 
 
-def _raise_failures(schedule: Schedule, runs: int) -> None:
+def _raise_failures(schedule: Schedule, plan: Plan, outcomes: Sequence[Outcome]) -> None:
     """What is a mistake of ours or of the user's own code goes before what is only a sentence."""
-    for (title, seed), error in sorted(
-        schedule.failed.items(), key=lambda each: isinstance(each[1], UserError)
-    ):
-        if runs == 1 or not isinstance(error, UserError):
+    failures = sorted(schedule.failed.items(), key=lambda each: isinstance(each[1], UserError))
+    for (title, seed), error in failures:
+        if len(plan.jobs) == 1 or not isinstance(error, UserError):
             raise error
-        how_many = f"{len(schedule.failed)} of {counted(runs, 'run')} failed"
-        raise FailedRunsError(f"{how_many}; {title}, seed {seed}: {error}") from error
+        how_many = f"{len(failures)} of {counted(len(plan.jobs), 'run')} failed"
+        raise FailedRunsError(f"{how_many}; {title}, seed {seed}: {error}", outcomes) from error
 
 
 def side_by_side() -> int:

@@ -168,7 +168,9 @@ def test_the_cheapest_claim_has_its_seeds_before_another_begins(folder: Folder, 
     path.write_text(path.read_text() + "\n[[claims]]" + claim.replace("50.0", "0.5"))
     asked = Replication(Folder(folder.path), "small", tmp_path, seeds=4)
     asked.home.mkdir(parents=True)
-    write_costs(asked.home, {cell: float(cell.conditions.rpartition("=")[2]) for cell in asked.folder.cells})
+    write_costs(
+        asked._costs, {cell: float(cell.conditions.rpartition("=")[2]) for cell in asked.folder.cells}
+    )
     watcher = Watched()
     asked.run(watcher)
     order = [(title.rpartition("=")[2], seed) for title, seed in dict.fromkeys(watcher.begun)]
@@ -212,6 +214,17 @@ def test_a_run_that_was_seen_to_wait_can_be_begun_a_moment_later() -> None:
     now[0] = 16.0
     assert schedule.next().key == ("fedavg", 0)
     assert schedule.waiting == []
+
+
+def test_tables_of_other_experiments_are_probed_anew(folder: Folder, tmp_path: Path) -> None:
+    """They may have other data under conditions of the same name."""
+    first = Replication(folder, "paper", tmp_path)
+    first.probe(Silent())
+    path = folder.path / "experiment.toml"
+    path.write_text('name = "other-data"\n' + path.read_text())
+    other = Replication(Folder(folder.path), "paper", tmp_path)
+    assert not math.isnan(first.seconds_left)
+    assert math.isnan(other.seconds_left)
 
 
 def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path) -> None:

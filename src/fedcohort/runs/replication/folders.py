@@ -113,6 +113,7 @@ class Study:
 @dataclass(frozen=True)
 class _About:
     about: str
+    ours: str = ""  # what it is where the paper has no such table: other readings, or other data
     scales: dict = field(default_factory=dict)
     claims: list = field(default_factory=list)
     also: tuple[str, ...] = ()  # further numbers that are kept
@@ -146,6 +147,10 @@ class Folder:
     @property
     def about(self) -> str:
         return self._told.about
+
+    @property
+    def ours(self) -> str:
+        return self._told.ours
 
     @cached_property
     def scales(self) -> dict[str, Scaled]:
@@ -217,11 +222,11 @@ def folders(papers: Path, name: str | None = None, trusted: bool = False) -> lis
             f"there are no papers' tables in {papers.resolve()}: give the folder 'papers' of fedcohort's "
             "repository with --papers"
         )
-    chosen = [each for each in found if each == name or fnmatchcase(each, name or "*")]
+    if name is None:
+        return list(found.values())
+    chosen = [name] if name in found else [each for each in found if fnmatchcase(each, name)]
     if not chosen:
-        raise UserError(
-            f"unknown table '{name}'{nearest(name or '', found)}; 'fedcohort replicate' lists them"
-        )
+        raise UserError(f"unknown table '{name}'{nearest(name, found)}; 'fedcohort replicate' lists them")
     return [found[each] for each in chosen]
 
 

@@ -17,7 +17,7 @@ from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.files import fields, read_json
 from fedcohort.util.settings import between
 
-COSTS = "seconds_per_round.json"  # of each kind of run, in the directory of the runs
+COSTS = "seconds_per_round-{}.json"  # of each kind of run of an experiment, in the directory of the runs
 PROBE = 3  # rounds, the first of which does not count
 Costs = dict[Cell, float]  # seconds a round
 
@@ -91,9 +91,8 @@ def completed(known: Costs, cells: Iterable[Cell]) -> Costs:
     return out
 
 
-def read_costs(home: Path) -> Costs:
+def read_costs(path: Path) -> Costs:
     """What probes have found; nothing if there were none."""
-    path = home / COSTS
     if not path.exists():
         return {}
     table = read_json(path, f"delete {path}")
@@ -101,6 +100,6 @@ def read_costs(home: Path) -> Costs:
     return {Cell(*reversed(name.split("@", 1))): seconds for name, seconds in told.items() if "@" in name}
 
 
-def write_costs(home: Path, costs: Costs) -> None:
+def write_costs(path: Path, costs: Costs) -> None:
     table = {f"{cell.method}@{cell.conditions}": round(seconds, 4) for cell, seconds in costs.items()}
-    write_atomically(home / COSTS, json.dumps(table, indent=1).encode())
+    write_atomically(path, json.dumps(table, indent=1).encode())

@@ -16,6 +16,7 @@ from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.overrides import override_all
 from fedcohort.runs.replication.folders import EXPERIMENT, RESULTS, Cell, Claim, Folder, Study
 from fedcohort.runs.replication.order import (
+    COSTS,
     Costs,
     InOrder,
     completed,
@@ -54,6 +55,10 @@ class Replication:
     seeds: int | None = None  # None: those of the experiment file
     cells: str = "*"  # those that are to be run
     claimed: bool = False  # of these, only what a claim needs
+
+    @property
+    def has_scale(self) -> bool:
+        return self.scale in self.folder.scales
 
     @property
     def of_claims(self) -> "Replication":
@@ -148,9 +153,14 @@ class Replication:
         return {key: job for key, job in self.jobs.items() if key not in done}
 
     @property
+    def _costs(self) -> Path:
+        """Tables of the same experiment share what was measured."""
+        return self.home / COSTS.format(self.experiment.name)
+
+    @property
     def costs(self) -> Costs:
         """Seconds a round of every cell, by probes on this machine; those of results may be another's."""
-        told = read_costs(self.home)
+        told = read_costs(self._costs)
         return completed({cell: told[cell] for cell in self.folder.cells if cell in told}, self.folder.cells)
 
     @property
@@ -162,19 +172,24 @@ class Replication:
         return sum(costs[cell] * job.experiment.rounds for (cell, _), job in left.items())
 
     def probe(self, watcher: Watcher, deadline: float = math.inf) -> None:
-        """Measures what must be known to tell the cost of all that is left; those rounds are not lost."""
+        """Measures what must be known to tell the cost of all that is left; those rounds are not lost. What
+        cannot be measured is told when all else is."""
         self.home.mkdir(parents=True, exist_ok=True)
         first: dict[Cell, PlannedRun] = {}
         for (cell, _), job in self.open.items():
             first.setdefault(cell, job)
-        known = read_costs(self.home)
+        known, failed = read_costs(self._costs), []
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
-                seconds = math.nan
-                with suppress(UserError):  # whoever carries it out is told, and no other has to wait for that
+                try:
                     seconds = probe(first[cell], Recording(self, watcher))
+                except UserError as error:
+                    failed.append(error)
+                    continue
                 if not math.isnan(seconds):  # else the same run was made under other conditions
-                    write_costs(self.home, read_costs(self.home) | {cell: seconds})
+                    write_costs(self._costs, read_costs(self._costs) | {cell: seconds})
+        if failed:
+            raise failed[0]
 
     def run(self, watcher: Watcher, seconds: float = math.inf) -> int:
         """What is missing, in order, as far as there is time; how many runs are left then."""
@@ -186,7 +201,8 @@ class Replication:
             add_results(self.path, [each for each in self._studied(study) if each.config not in have])
             return 0
         self._take_over()
-        self.probe(watcher, deadline)
+        with suppress(UserError):  # whoever carries that out is told, and no other has to wait for it
+            self.probe(watcher, deadline)
         costs, left = self.costs, self.open
         once = {left[key].directory: left[key] for key in self._in_order(left, costs)}
         known = {job.title: costs[cell] for (cell, _), job in left.items() if cell in costs}

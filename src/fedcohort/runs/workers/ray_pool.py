@@ -135,6 +135,8 @@ class RayPool:
                     member = news.pop(call)
                     try:
                         for kind, *about in heard([call])[0]:
+                            if kind == "unable":  # not the run's fault: the next would fare no better there
+                                raise about[0]
                             if kind == "failed" and member.job is not None:
                                 timed.fail(*member.job.key, about[0])
                             _hear(member, kind, *about)
@@ -180,7 +182,7 @@ class RayPool:
                 for kind, *about_files in told:
                     if kind == "files":
                         _hear(member, kind, *about_files)
-                if any(kind in ("free", "failed") for kind, *_ in told):
+                if any(kind in ("free", "failed", "unable") for kind, *_ in told):
                     at_work.remove(member)
         for member in self.members:
             ray.kill(member.actor)
@@ -247,6 +249,10 @@ class Runner:
                 if not shared:
                     _write(own, files)
                 read_here(lambda: job.experiment.dataset)
+            except Exception as error:
+                teller.tell("unable", portable(error))
+                return
+            try:
                 with warnings_to(lambda text: teller.tell("warned", text)):
                     run_job(replace(job, directory=own), teller)
             except Exception as error:
