@@ -26,6 +26,7 @@ from fedcohort.cli.progress import Silent
 from fedcohort.core import client_store
 from fedcohort.core.method import METHODS
 from fedcohort.core.state import State
+from fedcohort.runs import comparison
 from fedcohort.runs.comparison import ASKED, StoppedError, carry_out, compare, prepare, resume
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.outcomes.standings import Outcome
@@ -207,6 +208,22 @@ def test_power_cut_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert kept(directory) == kept(tmp_path / "whole"), f"cut before write {n}"
         n += 1
     assert n > 15  # five writes for each checkpoint
+
+
+@pytest.mark.parametrize(("pause", "saved"), [(0.0, [10, 20, 30]), (1e9, [10, 30])])
+def test_checkpoints_that_take_long_are_rare(
+    pause: float, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first tells how long they take; the last is made in any case."""
+    rounds, save = [], checkpoint.save
+    monkeypatch.setattr(comparison, "PAUSE", pause)
+    monkeypatch.setattr(
+        checkpoint,
+        "save",
+        lambda where, tensors, facts: (rounds.append(int(tensors["round"])), save(where, tensors, facts)),
+    )
+    compare(experiment("fedavg", rounds=30), tmp_path, Silent())
+    assert rounds == saved
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut short", "emptied", "gone"])

@@ -57,6 +57,7 @@ from fedcohort.util.files import damaged, read_toml, refuse_links
 from fedcohort.util.user_code import own_code_in, own_mistakes, refuse_unknown_code
 from fedcohort.util.words import counted
 
+PAUSE = 10.0  # times what a checkpoint took, before the next: they cost at most a tenth of a run
 WORTH_IT = 10.0  # seconds of work that are worth starting processes for
 TRUST = "add --trust (in a Flower app, name it in the app's experiment file)"
 
@@ -382,6 +383,7 @@ def _recorder(job: PlannedRun, table: dict[str, Any], task: Task) -> Recorder:
         about=About.of(job.method, seen, profile),
         revealed=Revealed.of(seen.data, profile.counts, profile.summaries),
         preparation=preparation_of(task.data, job.experiment.scale),
+        pause=PAUSE,
     )
 
 

@@ -124,15 +124,17 @@ class Recorder(Callback):
         about: About | None = None,
         revealed: Revealed | None = None,
         preparation: Preparation | None = None,
+        pause: float = 0.0,
     ) -> None:
-        """``reopen`` finds clients' memories if they are not in the directory; ``read`` says how the data
-        were read; ``about``, ``revealed`` and ``preparation`` are for those who look at the directory
-        later."""
+        """After a checkpoint the next waits for ``pause`` times what it took. ``reopen`` finds clients'
+        memories if they are not in the directory; ``read`` says how the data were read; ``about``,
+        ``revealed`` and ``preparation`` are for those who look at the directory later."""
         self.directory, self.config, self.fingerprint, self.every = directory, table, fingerprint, every
         self.read, self.about = read, about
         self.private = {ROSTER: revealed, PREPARATION: preparation}  # for the owner of the directory alone
-        self.reopen = reopen
+        self.reopen, self.pause = reopen, pause
         self.saved = -1  # round of the last checkpoint
+        self.next_save = 0.0  # not before this time, but at the end
         self.in_use: deque[list[Clients]] = deque(maxlen=2)  # by the two checkpoints: not to be removed
         self.digest = hashlib.sha256()  # of the table
         # The last round whose rows are all in the table, and the table's length and digest then: assigned
@@ -214,7 +216,7 @@ class Recorder(Callback):
     def after_round(self, state: State, report: Report, rows: Sequence[Row]) -> bool:
         self._write(rows)
         self.complete = state, self.file.tell(), self.digest.hexdigest()
-        if state.round % self.every == 0:
+        if state.round % self.every == 0 and time.monotonic() >= self.next_save:
             self._save()
         return False
 
@@ -246,7 +248,7 @@ class Recorder(Callback):
     def _save(self) -> None:
         if self.complete is None or self.complete[0].round == self.saved:
             return
-        state, size, digest = self.complete
+        begun, (state, size, digest) = time.monotonic(), self.complete
         os.fsync(self.file.fileno())  # the checkpoint must not know more than the table
         table = {"table_bytes": size, "table_digest": digest}
         facts = {"config": self.config, "fingerprint": self.fingerprint, **table}
@@ -256,6 +258,8 @@ class Recorder(Callback):
         checkpoint.save(self.directory, pack(state), facts)
         self.in_use.append(_memories(state))
         self.saved = state.round
+        ended = time.monotonic()
+        self.next_save = ended + self.pause * (ended - begun)
 
     def finish(self, metrics: dict[str, float]) -> None:
         """Marks the run as complete."""
