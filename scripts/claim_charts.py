@@ -14,7 +14,7 @@ COLOURS = {
     "weaker": "#9a9a2e",
     "not reproduced": "#8a8a8a",
     "reversed": "#c8553d",
-    "undecided": "#b9b9b9",
+    "undecided": "#7d9dc4",
 }
 WIDE, LEFT, RIGHT, ROW = 1040, 620, 110, 22  # pixels
 LEAST, MOST = -1.5, 2.5  # shares of the paper's difference that are drawn
@@ -64,7 +64,7 @@ def readings(every: Mapping[str, Mapping[str, Judged]]) -> str:
             turn = methods.index(method)
             body += _bar(axis, _y(row) - 8 + 7 * turn, ours, 1.0, SERIES[turn]) if ours else ()
     for turn, method in enumerate(methods):
-        body.append(label(LEFT + 170 * turn, _y(1) - 6, f"minus {method}", "start", "bold", SERIES[turn]))
+        body.append(label(12 + 140 * turn, _y(1) - 6, f"minus {method}", "start", "bold", SERIES[turn]))
     marks = {value: f"{value:+.2f}" for value in (axis.low, axis.high)}
     return _framed(axis, len(every) + 1, body, marks | {0.0: "no difference"})
 
@@ -85,5 +85,6 @@ def _framed(axis: Axis, rows: int, body: Sequence[str], marks: Mapping[float, st
     for value, words in marks.items():
         x = axis.x(value)
         lines.append(f'<path d="M{x:.1f},{ROW} V{tall - ROW}" stroke="#999" stroke-dasharray="3 3"/>')
-        lines.append(label(x, tall - 6, words, "end" if value == axis.low else "middle"))
+        anchor = "end" if value <= 0 else "start"  # away from each other
+        lines.append(label(x, tall - 6, words, anchor))
     return picture(WIDE, tall, [*lines, *body])

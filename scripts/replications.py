@@ -5,8 +5,11 @@
 """
 
 import math
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +34,7 @@ NAMES = {
 READINGS = "other readings"  # what a folder of ours may be, where it is no table of a paper
 SCALES = ("paper", "small")
 LISTED = 10  # open claims of a table that are named one by one
+LINK = re.compile(r"\]\((?!http)([^)]+)\)")
 SHORT = "In short: "  # begins the paragraph of a paper's README.md that the page begins with
 
 
@@ -105,7 +109,12 @@ def words_of(paper: str) -> tuple[str, str]:
     """What README.md says of a paper: in a sentence or two, and all the rest."""
     text = (PAPERS / paper / "README.md").read_text(encoding="utf-8").partition(f"\n\n{SHORT}")[2].strip()
     short, _, rest = text.partition("\n\n")
-    return " ".join(short.split()), rest
+    return " ".join(short.split()), LINK.sub(partial(_from_docs, paper), rest)
+
+
+def _from_docs(paper: str, link: re.Match[str]) -> str:
+    """A link of that file as it is to be written in ``docs/``."""
+    return f"]({posixpath.normpath(f'../papers/{paper}/{link[1]}')})"
 
 
 def glance(every: Mapping[str, Sequence[Checked]]) -> str:
@@ -224,7 +233,8 @@ our reading of a paper; where the authors' code reads it differently, the words 
 
 Each claim is counted once, at the paper's scale where that has a verdict. In a chapter's picture each claim
 has a line: the point is our mean difference divided by the paper's, the bar its 95 % interval over seeds;
-what lies beyond the edge is drawn at it.
+what lies beyond the edge is drawn at it. The command below a heading runs what is missing of that table,
+which may take hours; with `--show` it only prints it.
 
 {chapters}
 

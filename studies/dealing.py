@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -124,6 +125,8 @@ def available(names: Iterable[str], root: Path | None) -> dict[str, np.ndarray]:
             found[name] = labels(name, root)
         except UserError as error:
             print(f"{name} is left out: {error}")
+    if not found:
+        sys.exit("no data can be read: name their folder with --data or FEDCOHORT_DATA")
     return found
 
 

@@ -7,6 +7,7 @@ is that of its IID clients.
 """
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,10 @@ def main() -> None:
     asked = parser.parse_args()
     found = available(("digits",) if asked.smoke else DATA, asked.data)
     numbers = count_groups(found, asked.out / "number_of_groups.csv", asked.smoke)
-    found_iid = find_iid(
-        found["digits" if asked.smoke else "cifar10"], asked.out / "iid_clients.csv", asked.smoke
-    )
+    iid_of = "digits" if asked.smoke else "cifar10"
+    if iid_of not in found:
+        sys.exit(f"{iid_of} is needed to find IID clients")
+    found_iid = find_iid(found[iid_of], asked.out / "iid_clients.csv", asked.smoke)
     (asked.out / "number_of_groups.md").write_text(page(numbers, found_iid), encoding="utf-8")
     for name, picture in charts(numbers).items():
         (asked.out / name).write_text(picture, encoding="utf-8")

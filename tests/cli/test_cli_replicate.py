@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from fedcohort.runs.replication.replication import Replication
 from support.cli_calls import TINY, Cli
@@ -130,6 +131,38 @@ def test_what_ends_a_table_ends_no_other(cli: Cli, home: Path) -> None:
     assert {each["table"]: each["runs_left"] for each in json.loads(answer.out)} == {"table2": 6, "table3": 0}
 
 
+def test_show_runs_nothing_and_says_what_is_left(cli: Cli, home: Path) -> None:
+    answer = cli("replicate", "tiny/table1", "--show")
+    assert answer.code == 0
+    assert not (home / "results.csv").exists()
+    assert "6 runs left: without --show they are made." in answer.err
+    cli("replicate", "tiny/table1", "--probe", "--quiet")
+    probed = cli("replicate", "tiny/table1", "--show").err
+    assert re.search(r"\d runs left, about .+: without --show they are made\.", probed)
+
+
+def test_what_a_study_makes_is_listed_and_shown(cli: Cli, home: Path) -> None:
+    """Nothing is trained for it: it has no experiment file, no cost, and only the scales it names."""
+    (home / "experiment.toml").unlink()
+    study = {"name": "counted", "file": "rows.csv", "conditions": "all", "method": "$who", "data": "labels"}
+    (home / "table.toml").write_text(tomli_w.dumps({"about": "counted", "study": study}))
+    head = EXPECTED.splitlines()[0]
+    (home / "expected.csv").write_text(f"{head}\nI,One,all,all,one,groups,,,\n")
+    studies = home.parents[2] / "studies"
+    studies.mkdir()
+    (studies / "rows.csv").write_text("who,seed,groups\none,0,3\none,1,4\n")
+    listed = json.loads(cli("replicate", "--json").out)
+    assert [(each["table"], each["runs_left"], each["seconds_left"]) for each in listed] == [("table1", 0, 0)]
+    refused = cli("replicate", "tiny/table1", "--scale", "small")
+    assert refused.err == "error: tiny/table1 has no scale 'small': it has paper\n"
+    assert not (home / "results.csv").exists()
+    made = cli("replicate", "tiny/table1", "--json", "--quiet")
+    told = json.loads(made.out, parse_constant=pytest.fail)  # NaN is no JSON
+    assert told["rows"][0]["ours"] == {"mean": 3.5, "std": pytest.approx(0.7071, abs=1e-4), "seeds": 2}
+    assert (told["rows"][0]["value"], told["rows"][0]["interval"]) == (None, None)
+    assert cli("replicate", "tiny/table1", "--probe", "--quiet").code == 0
+
+
 def test_a_probe_that_cannot_be_made_says_why(cli: Cli, home: Path) -> None:
     path = home / "experiment.toml"
     path.write_text(path.read_text().replace("[0.5]", "[1e-9]"))
@@ -158,6 +191,8 @@ def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) 
         (["t*", "--cells", "fedavg"], "--cells are those of one table: name one, or leave --cells out"),
         (["t*", "--scale", "smoke"], "no such table has this scale: 'fedcohort replicate' lists them"),
         ([""], "unknown table ''"),
+        (["--cells", "x"], "--cells, --seeds and --budget go with a table: name one, or 'paper/*'"),
+        (["--data", "nowhere"], "--data nowhere: there is no such folder"),
         (["tiny/table1", "--scale", "smoke"], "tiny/table1 has no scale 'smoke': it has paper, small"),
         (["tiny/table1", "--budget", "soon"], "--budget soon: write a time like 90s, 30m or 2h"),
         (

@@ -1,6 +1,7 @@
 """The page about papers' claims follows their results.csv."""
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import replications
 
 from fedcohort.runs.replication.folders import folders
 from fedcohort.stats.paired import Paired
+from support import REPOSITORY
 
 
 @pytest.fixture
@@ -133,3 +135,11 @@ def test_a_claim_is_drawn_at_its_share_of_the_papers_difference(ours: float, x: 
     at = claim_charts.Axis(claim_charts.LEAST, claim_charts.MOST).x(x)
     assert f'<circle cx="{at:.1f}"' in drawn
     assert "no difference" in drawn
+
+
+def test_links_lead_somewhere_from_where_they_stand() -> None:
+    """The words of a paper stand in two places."""
+    files = [*replications.PAPERS.glob("**/README.md"), REPOSITORY / "docs/replications.md"]
+    for path in files:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+            assert link.startswith("http") or (path.parent / link).exists(), f"{path}: {link}"

@@ -39,6 +39,7 @@ def replicate(
     probe: Annotated[
         bool, typer.Option("--probe", help="Only measure a few rounds, to tell what the rest would cost.")
     ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing: only show what is known.")] = False,
     papers: Annotated[Path, typer.Option(help="The folder of papers' tables.")] = Path("papers"),
     data: Annotated[Path | None, typer.Option(help="Where the data sets are, else $FEDCOHORT_DATA.")] = None,
     out: Out = Path("runs"),
@@ -61,17 +62,28 @@ def replicate(
 
     seconds = seconds_of(budget, "--budget")
     if data is not None:
+        if not data.is_dir():
+            raise UserError(f"--data {data}: there is no such folder")
         os.environ["FEDCOHORT_DATA"] = str(data.resolve())  # not a setting: numbers do not depend on it
     found = folders(papers, table, trust)
     if table is None:
+        if cells != "*" or seeds is not None or budget is not None:
+            raise UserError("--cells, --seeds and --budget go with a table: name one, or 'paper/*'")
         _list([[Replication(each, own, out) for own in LISTED] for each in found], quiet, probe, as_json)
         return
     several = table not in {each.name for each in found}  # a pattern, even if it fits one table alone
     if several and cells != "*":
         raise UserError("--cells are those of one table: name one, or leave --cells out")
     every = [Replication(each, scale, out, seeds, cells) for each in found]
-    tables = [asked for asked in every if not several or asked.has_scale]
-    _make(tables, several, seconds, quiet, probe, as_json)
+    if not several:
+        every[0].check()
+    tables = [asked for asked in every if asked.has_scale]
+    if not tables:
+        raise UserError("no such table has this scale: 'fedcohort replicate' lists them")
+    failed = {} if show else _make(tables, several, seconds, quiet, probe)
+    only = "--show" if show else "--probe" if probe else ""
+    goes_on = f"without {only} they are made" if only else "the same command goes on"
+    _show(tables, failed, several, goes_on, as_json)
 
 
 def _list(tables: "Sequence[Sequence[Replication]]", quiet: bool, probe: bool, as_json: bool) -> None:
@@ -96,13 +108,9 @@ def _list(tables: "Sequence[Sequence[Replication]]", quiet: bool, probe: bool, a
 
 
 def _make(
-    tables: "Sequence[Replication]", several: bool, seconds: float, quiet: bool, probe: bool, as_json: bool
-) -> None:
-    """Of ``several`` first what claims need, then the rest; what ends one ends no other."""
-    from fedcohort.cli.replication_tables import show_table, table_json
-
-    if not tables:
-        raise UserError("no such table has this scale: 'fedcohort replicate' lists them")
+    tables: "Sequence[Replication]", several: bool, seconds: float, quiet: bool, probe: bool
+) -> dict[str, UserError]:
+    """Of ``several`` first what claims need, then the rest; what ends one ends no other, and is told here."""
     deadline, failed = time.monotonic() + seconds, dict[str, UserError]()
     for asked in [*(asked.of_claims for asked in tables if several), *tables]:
         try:
@@ -111,20 +119,31 @@ def _make(
             failed[asked.folder.name] = error
         else:
             failed.pop(asked.folder.name, None)
+    return failed
+
+
+def _show(
+    tables: "Sequence[Replication]", failed: dict[str, UserError], several: bool, goes_on: str, as_json: bool
+) -> None:
+    """All that is known of them, and what ended any."""
+    from fedcohort.cli.board import duration
+    from fedcohort.cli.replication_tables import show_table, table_json
+
     told: list[dict[str, Any]] = []
-    left = 0
+    left, seconds = 0, 0.0
     for asked in tables:
         try:
             told.append(table_json(asked)) if as_json else show_table(asked)
-            left += len(asked.open)
+            left, seconds = left + len(asked.open), seconds + asked.seconds_left
         except UserError as error:
             failed[asked.folder.name] = error
     if as_json and (several or told):
-        print(json.dumps(told if several else told[0]))
+        print(json.dumps(told if several else told[0], allow_nan=False))
     for name, why in failed.items():
         raise UserError(f"{name}: {why}" if several else str(why)) from why
     if left and not as_json:
-        print(f"{counted(left, 'run')} left: the same command goes on.", file=sys.stderr)
+        cost = "" if math.isnan(seconds) else f", about {duration(seconds)}"
+        print(f"{counted(left, 'run')} left{cost}: {goes_on}.", file=sys.stderr)
 
 
 def _watched(asked: "Replication", quiet: bool, seconds: float, probe: bool) -> None:

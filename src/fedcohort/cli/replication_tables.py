@@ -75,10 +75,12 @@ class ComparedNumber:
         self.gap = interval(self.values, [published.value] * len(self.values))
 
     def to_dict(self) -> dict[str, Any]:
-        told = self.published._asdict() | {"std": _known(self.published.std)}
+        told = self.published._asdict()
+        told |= {key: _known(told[key]) for key in ("value", "std")}
         ours = {"mean": _known(self.mean), "std": _known(self.std), "seeds": len(self.values)}
-        between = None if self.gap is None else [self.gap.low, self.gap.high]
-        return {**told, "ours": ours, "difference": _known(self.mean - told["value"]), "interval": between}
+        gap = _known(self.mean - self.published.value)
+        between = [self.gap.low, self.gap.high] if self.gap is not None and gap is not None else None
+        return {**told, "ours": ours, "difference": gap, "interval": between}
 
 
 def table_json(asked: Replication) -> dict[str, Any]:
@@ -138,14 +140,17 @@ def _ours(line: ComparedNumber) -> tuple[str, str, str, str]:
 
 
 def claim_cells(judged: Judged) -> tuple[str, ...]:
-    factor, unit = (100.0, " %") if judged.claim.relative else (1.0, f" {judged.unit}".rstrip())
+    unit = "points" if judged.unit == "%" else judged.unit  # a difference of two shares
+    factor, unit = (100.0, " %") if judged.claim.relative else (1.0, f" {unit}".rstrip())
     mean = sum(judged.gaps) / len(judged.gaps) * factor if judged.gaps else math.nan
     ours = "–" if math.isnan(mean) else f"{_number(mean, sign=True)}{unit}"
     between = ""
     if judged.ours is not None:
         between = f"{_number(judged.ours.low * factor, True)} to {_number(judged.ours.high * factor, True)}"
     paper = f"{_number(judged.paper * factor, sign=True)}{unit}"
-    return judged.claim.about, paper, ours, between, str(len(judged.gaps)), judged.verdict
+    about, against = judged.claim.about, judged.claim.against
+    about += "" if isinstance(against, str) else f" (from {against:g})"
+    return about, paper, ours, between, str(len(judged.gaps)), judged.verdict
 
 
 def _claim(judged: Judged) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class Replication:
     def has_scale(self) -> bool:
         return self.scale in self.folder.scales
 
+    def check(self) -> None:
+        """Refuses a scale that the table does not have, and cells that it lacks."""
+        _ = self.folder.scale(self.scale), self.asked
+
     @property
     def of_claims(self) -> "Replication":
         """What goes first where there are several tables."""
@@ -122,7 +126,8 @@ class Replication:
         """Which data sets are read."""
         if self.folder.study is not None:
             return [self.folder.study.data]
-        return sorted({job.experiment.data["source"] for job in self.made.values()})
+        told = (job.experiment.data for job in self.made.values())
+        return sorted({str(data.get("path", data["source"])) for data in told})
 
     def current(self, results: Iterable[ResultRow]) -> list[ResultRow]:
         """Those that are of the experiment file, or of the study's rows, as they are now."""
@@ -166,14 +171,17 @@ class Replication:
     @property
     def seconds_left(self) -> float:
         """NaN until anything is known."""
-        costs, left = self.costs, self.open
-        if left and not costs:
+        if not (left := self.open):
+            return 0.0
+        if not (costs := self.costs):
             return math.nan
         return sum(costs[cell] * job.experiment.rounds for (cell, _), job in left.items())
 
     def probe(self, watcher: Watcher, deadline: float = math.inf) -> None:
         """Measures what must be known to tell the cost of all that is left; those rounds are not lost. What
         cannot be measured is told when all else is."""
+        if not self.open:
+            return
         self.home.mkdir(parents=True, exist_ok=True)
         first: dict[Cell, PlannedRun] = {}
         for (cell, _), job in self.open.items():
@@ -201,6 +209,8 @@ class Replication:
             add_results(self.path, [each for each in self._studied(study) if each.config not in have])
             return 0
         self._take_over()
+        if not self.open:
+            return 0
         with suppress(UserError):  # whoever carries that out is told, and no other has to wait for it
             self.probe(watcher, deadline)
         costs, left = self.costs, self.open
