@@ -84,7 +84,7 @@ FACTS = {"config": dict, "fingerprint": str, "table_bytes": Annotated[int, at_le
 
 def new_directory(parent: Path, name: str) -> Path:
     """``parent/name-001``, or the next free number; made now, so that no two runs share it."""
-    name = _safe(name)
+    name = as_file_name(name)
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1_000_000):
@@ -102,11 +102,12 @@ def new_directory(parent: Path, name: str) -> Path:
 def run_name(table: dict[str, Any]) -> str:
     """``<method or its label>-<config hash>-s<seed>``, safe as a directory name."""
     asked = table["method"][0]
-    method = _safe(re.sub(r"\(.*?\)", "", asked.get("label", asked["name"])))
+    method = as_file_name(re.sub(r"\(.*?\)", "", asked.get("label", asked["name"])))
     return f"{method[:80]}-{config_hash(table)}-s{table['seeds'][0]}"
 
 
-def _safe(name: str) -> str:
+def as_file_name(name: str) -> str:
+    """Without what would lead to another folder."""
     return re.sub(r"[^\w+.-]+", "_", name)
 
 

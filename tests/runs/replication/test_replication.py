@@ -227,6 +227,16 @@ def test_tables_of_other_experiments_are_probed_anew(folder: Folder, tmp_path: P
     assert math.isnan(other.seconds_left)
 
 
+def test_a_name_leads_to_no_other_folder(folder: Folder, tmp_path: Path) -> None:
+    """A folder of tables may be a stranger's."""
+    path = folder.path / "experiment.toml"
+    path.write_text('name = "../../elsewhere"\n' + path.read_text())
+    asked = Replication(Folder(folder.path), "paper", tmp_path)
+    asked.probe(Silent())
+    assert asked.seconds_left > 0
+    assert [each.parent for each in tmp_path.rglob("seconds_per_round*")] == [asked.home]
+
+
 def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path) -> None:
     """Somebody with a slower machine has made the first seed; an hour would not do for another run there."""
     Replication(folder, "paper", tmp_path / "theirs", seeds=1).run(Silent())

@@ -14,6 +14,7 @@ from fedcohort.runs.comparison import Plan, PlannedRun, Watcher, carry_out, jobs
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.overrides import override_all
+from fedcohort.runs.recorder import as_file_name
 from fedcohort.runs.replication.folders import EXPERIMENT, RESULTS, Cell, Claim, Folder, Study
 from fedcohort.runs.replication.order import (
     COSTS,
@@ -160,7 +161,7 @@ class Replication:
     @property
     def _costs(self) -> Path:
         """Tables of the same experiment share what was measured."""
-        return self.home / COSTS.format(self.experiment.name)
+        return self.home / COSTS.format(as_file_name(self.experiment.name))
 
     @property
     def costs(self) -> Costs:

@@ -136,6 +136,7 @@ class RayPool:
                     try:
                         for kind, *about in heard([call])[0]:
                             if kind == "unable":  # not the run's fault: the next would fare no better there
+                                member.job = None
                                 raise about[0]
                             if kind == "failed" and member.job is not None:
                                 timed.fail(*member.job.key, about[0])
