@@ -1,7 +1,8 @@
-"""docs/replications.md: what became of the papers' claims, by papers/*/*/results.csv.
+"""docs/replications*.md: what became of the papers' claims, by papers/*/*/results.csv.
 
-``papers/PAPER/README.md`` says in words what we make of it, and in a sentence after ``In short:``.
-``fedcohort replicate`` shows a table with all of its numbers.
+One page for all says what matters: the claims for which ``table.toml`` has a reason (``why``), and each paper
+in a sentence, after ``In short:`` in ``papers/PAPER/README.md``. A page for each paper has its other words,
+all its claims and all numbers.
 """
 
 import math
@@ -70,24 +71,62 @@ def checked(paper: str) -> Iterator[Checked]:
 
 
 def pages() -> dict[str, str]:
-    """The page and its pictures, by name."""
+    """All pages and their pictures, by name."""
     every = {paper: list(checked(paper)) for paper in NAMES}
-    files = {}
+    files = {
+        "replications.md": PAGE.format(
+            headlines=headlines(every),
+            short="\n".join(
+                f"- **[{NAMES[paper]}]({page_of(paper)})**: {words_of(paper)[0]}" for paper in NAMES
+            ),
+            glance=glance(every),
+        )
+    }
     for paper, found in every.items():
         told = [each for each in found if not is_reading(each)]
+        files[page_of(paper)] = paper_page(paper, found)
         files[picture_of(paper)] = claim_charts.claims([(each.scale, each.judged) for each in told])
         if under := by_reading(found):
             files[picture_of(paper, "readings")] = claim_charts.readings(under)
-    page = PAGE.format(
-        short="\n".join(f"- **{NAMES[paper]}**: {words_of(paper)[0]}" for paper in NAMES),
-        glance=glance(every),
-        chapters="\n\n".join(chapter(paper, claims) for paper, claims in every.items()),
-    )
-    return {"replications.md": page, **files}
+    return files
+
+
+def page_of(paper: str) -> str:
+    return f"replications-{paper}.md"
 
 
 def picture_of(paper: str, what: str = "claims") -> str:
     return f"replications-{paper}-{what}.svg"
+
+
+def once(claims: Sequence[Checked]) -> list[Checked]:
+    """Each claim at one scale: the paper's, which comes first, unless only the other has a verdict."""
+    best: dict[tuple[str, str], Checked] = {}
+    for each in claims:
+        claim = each.folder.name, each.judged.claim.about
+        if claim not in best or best[claim].judged.ours is None:
+            best[claim] = each
+    return list(best.values())
+
+
+def headlines(every: Mapping[str, Sequence[Checked]]) -> str:
+    """The claims that ``table.toml`` gives reasons for."""
+    rows = []
+    for each in (each for claims in every.values() for each in once(claims) if each.judged.claim.why):
+        why = each.judged.claim.why.get(each.judged.verdict, "")
+        rows.append([f"{each.judged.claim.about}<br>{source(each)}", *told(each), why])
+    return table(("claim", *TOLD, "most likely reason"), rows)
+
+
+def told(each: Checked) -> tuple[str, str, str]:
+    """The verdict, the paper's difference and ours."""
+    _, theirs, ours, between, seeds, word = claim_cells(each.judged)
+    return f"**{word}**", theirs, f"{ours} ({between}), {seeds} seeds" if between else ours
+
+
+def source(each: Checked) -> str:
+    """Its table's page, and the scale."""
+    return f"[{each.folder.name}](../papers/{each.folder.name}/README.md), {each.scale}"
 
 
 def is_reading(each: Checked) -> bool:
@@ -118,43 +157,35 @@ def _from_docs(paper: str, link: re.Match[str]) -> str:
 
 
 def glance(every: Mapping[str, Sequence[Checked]]) -> str:
-    """How many claims have which verdict, each once; what is no table of the paper's counts apart."""
-    rows: dict[str, dict[tuple[str, str], str]] = {}
+    """How many claims have which verdict; what is no table of the paper's counts apart."""
+    counts: dict[str, Counter[Verdict]] = {}
     for paper, claims in every.items():
-        for each in claims:  # those at the paper's scale come first
+        for each in once(claims):
             name = ", ".join(filter(None, (NAMES[paper], each.folder.ours)))
-            found = rows.setdefault(name, {})
-            claim = each.folder.name, each.judged.claim.about
-            if found.get(claim, "open") == "open":
-                found[claim] = each.judged.verdict
-    counts = {name: Counter(found.values()) for name, found in rows.items()}
+            counts.setdefault(name, Counter())[each.judged.verdict] += 1
     cells = [[name, *(str(count[word] or "") for word in VERDICTS)] for name, count in counts.items()]
     return table(["paper", *VERDICTS], cells)
 
 
-def chapter(paper: str, every: Sequence[Checked]) -> str:
-    """A paper: our words, its claims, and all numbers of tables that were made again."""
+def paper_page(paper: str, every: Sequence[Checked]) -> str:
+    """Our words, the claims, and all numbers of tables that were made again."""
     own = [folder for folder in folders(PAPERS) if folder.paper == paper]
     claims = [each for each in every if not is_reading(each)]
-    parts = [f"## {NAMES[paper]}", words_of(paper)[1]]
+    parts = [WRITTEN, f"# {NAMES[paper]}: what became of its claims", *words_of(paper)]
     if judged := [each for each in claims if each.judged.ours]:
-        parts += [f"![{ABOUT_CLAIMS}]({picture_of(paper)})", claim_table(judged)]
+        parts += ["## Claims", ABOUT_PICTURE, f"![{ABOUT_CLAIMS}]({picture_of(paper)})", claim_table(judged)]
     if waiting := [each for each in claims if not each.judged.ours]:
         parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
     if under := by_reading(every):
-        parts += ["### Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})"]
+        parts += ["## Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})"]
         parts.append(reading_table(under))
     parts += [text for folder in own for scale in SCALES if (text := numbers(folder, scale))]
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) + "\n"
 
 
 def claim_table(every: Sequence[Checked]) -> str:
-    rows = []
-    for each in every:
-        about, theirs, ours, between, seeds, word = claim_cells(each.judged)
-        link = f"[{each.folder.path.name}](../papers/{each.folder.name}/README.md)"
-        rows.append([about, link, each.scale, theirs, ours, between, seeds, f"**{word}**"])
-    return table(("claim", "table", "scale", "paper", "ours", "95 % interval", "seeds", "verdict"), rows)
+    rows = [[claim_cells(each.judged)[0], *told(each), source(each)] for each in every]
+    return table(("claim", *TOLD, "table, scale"), rows)
 
 
 def reading_table(under: Mapping[str, Mapping[str, Judged]]) -> str:
@@ -193,7 +224,7 @@ def numbers(folder: Folder, scale: str) -> str:
     body = [[row, *(cell.get((row, column), "") for column in columns)] for row in rows]
     seeds = sorted({len(line.values) for line in made})
     among = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    head = f"### {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
+    head = f"## {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
         f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
         f"standard deviation, ours of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
@@ -212,34 +243,44 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
+WRITTEN = "<!-- Written by scripts/update_docs.py from papers/*/*/results.csv and the words beside them. -->"
+TOLD = ("verdict", "paper", "ours (95 % interval)")
 ABOUT_CLAIMS = "Our differences as shares of the paper's, with 95 % intervals"
 ABOUT_READINGS = "Our differences under each reading, with 95 % intervals"
-PAGE = """\
-<!-- Written by scripts/update_docs.py from papers/*/*/results.csv, with the words of papers/*/README.md. -->
+ABOUT_PICTURE = """\
+[How a claim is judged](replicate.md#verdicts). The point is our mean difference divided by the paper's, the
+bar its 95 % interval over seeds; what lies beyond the edge is drawn at it."""
+PAGE = f"""\
+{WRITTEN}
 
 # What became of the claims
 
-Five papers say how to train when clients' labels differ, each with tables of its own. Here their claims stand
-beside what came out when we ran them again: on the same data as far as they are at hand, with our own
-implementation of every method, the papers' settings where they state them, choices of ours, written down,
-where they do not. A claim is a difference between two methods (or from a number);
-[how it is judged](replicate.md#verdicts), and what *paper* and *small* scale mean, is one page for all.
+Five papers say how to train when clients' labels differ. Their tables were made again on the same data, as
+far as they are at hand, with our own implementation of every method, the papers' settings where they state
+them, and choices of ours, written down, where they do not. A claim is a difference between two methods, or
+from a number, and [a rule](replicate.md#verdicts) judges it by our runs. *paper* is the paper's scale.
 *small* is a scaled test and no replication: it can make a claim doubtful, not refute it. A verdict is about
 our reading of a paper; where the authors' code reads it differently, the words say so.
 
-{short}
+## Headline claims
 
-{glance}
+{{headlines}}
 
-Each claim is counted once, at the paper's scale where that has a verdict. In a chapter's picture each claim
-has a line: the point is our mean difference divided by the paper's, the bar its 95 % interval over seeds;
-what lies beyond the edge is drawn at it. The command below a heading runs what is missing of that table,
-which may take hours; with `--show` it only prints it.
+`fedcohort replicate TABLE --scale SCALE` runs what is missing of a claim's table, which may take hours; with
+`--show` it only prints the paper's numbers and ours.
 
-{chapters}
+## The papers in short
+
+{{short}}
+
+## All claims
+
+{{glance}}
+
+Each claim is counted once, at the paper's scale where that has a verdict.
 
 ## What the papers do not say
 
 Each paper compares its own choice of methods under its own conditions. [All methods, side by side](ranks.md)
-are trained on the same federations, each tuned with the same budget, and ranked.
+are trained on the same federations, each tuned with the same budget, and ranked: what to use when.
 """

@@ -40,15 +40,15 @@ def test_a_claim_is_told_with_both_numbers_and_its_verdict(papers: Path) -> None
     ours = {"fedentopt/fedentopt": [0.50, 0.51, 0.49], "fedentopt/fedavg": [0.60, 0.62, 0.61]}
     fill(papers / "fedentopt/table1", ours)
     pages = replications.pages()
-    told = line(pages["replications.md"], "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)")
-    assert "-11.0" in told
-    assert told.endswith("| 3 | **reversed** |")
+    told = line(pages["replications-fedentopt.md"], "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)")
+    assert "| **reversed** | +6.19 points | -11.00 points (" in told
+    assert ", 3 seeds | [fedentopt/table1](../papers/fedentopt/table1/README.md), paper |" in told
     assert "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)" in pages["replications-fedentopt-claims.svg"]
 
 
 def test_two_seeds_leave_a_claim_open(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedentopt": [0.50, 0.51], "fedentopt/fedavg": [0.60, 0.62]})
-    text = replications.pages()["replications.md"]
+    text = replications.pages()["replications-fedentopt.md"]
     still_open = next(each for each in text.splitlines() if each.startswith("- [fedentopt/table1]"))
     assert "FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)" in still_open
     assert "| FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1) |" not in text
@@ -93,19 +93,53 @@ def test_other_data_are_other_claims() -> None:
 
 def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
     fill(papers / "fedentopt/table1", {"fedentopt/fedavg": [0.60, 0.62, 0.61]})
-    chapter = replications.pages()["replications.md"].partition("## FedEntOpt")[2].partition("\n## ")[0]
-    assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in chapter
+    page = replications.pages()["replications-fedentopt.md"]
+    assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in page
 
 
-def test_the_page_begins_with_each_paper_in_short() -> None:
-    """On one line, and not again in its chapter."""
-    page = replications.pages()["replications.md"]
+def test_the_words_of_a_paper_stand_on_its_page_and_in_short_on_the_first() -> None:
+    pages = replications.pages()
     for paper, name in replications.NAMES.items():
         short, rest = replications.words_of(paper)
         assert short
-        assert page.count(short) == 1
-        assert f"\n- **{name}**: {short}\n" in page
-        assert rest in page
+        assert f"\n- **[{name}](replications-{paper}.md)**: {short}\n" in pages["replications.md"]
+        assert pages[f"replications-{paper}.md"].count(f"\n\n{short}\n\n{rest}\n\n") == 1
+
+
+def test_a_headline_has_a_reason_for_the_verdict_that_it_has() -> None:
+    """Words about a verdict that is no more would be left."""
+    headlines = replications.headlines(
+        {paper: list(replications.checked(paper)) for paper in replications.NAMES}
+    )
+    for row in headlines.splitlines()[2:]:
+        assert not row.endswith("|  |"), row
+    assert headlines.count("\n") == 1 + sum(
+        bool(claim.why) for folder in folders(replications.PAPERS) for claim in folder.claims
+    )
+
+
+def test_a_headline_is_told_at_the_papers_scale_once_that_has_a_verdict(papers: Path) -> None:
+    """The same numbers at the small scale; before, those are all that is known."""
+    ours = {"fedentopt/fedentopt": [0.6, 0.61, 0.6], "fedentopt/fedavg": [0.5] * 3}
+    path, at = (
+        papers / "fedentopt/table1/results.csv",
+        "[fedentopt/table1](../papers/fedentopt/table1/README.md)",
+    )
+
+    def told() -> str:
+        every = {"fedentopt": list(replications.checked("fedentopt"))}
+        return line(
+            replications.headlines(every), f"FedEntOpt beats FedAvg, CIFAR-10, Dir(0.1)<br>{at}, {scale}"
+        )
+
+    fill(papers / "fedentopt/table1", ours)
+    both = path.read_text() + path.read_text().partition("\n")[2].replace("paper", "small")
+    scale = "paper"
+    path.write_text(both)
+    assert "+10.33 points" in told()
+    scale = "small"
+    path.write_text(both.replace("paper,2", "paper,1"))  # two seeds at the paper's
+    assert "+10.33 points" in told()
 
 
 def test_a_reading_is_one_line_with_all_that_it_is_compared_with() -> None:
@@ -139,7 +173,7 @@ def test_a_claim_is_drawn_at_its_share_of_the_papers_difference(ours: float, x: 
 
 def test_links_lead_somewhere_from_where_they_stand() -> None:
     """The words of a paper stand in two places."""
-    files = [*replications.PAPERS.glob("**/README.md"), REPOSITORY / "docs/replications.md"]
+    files = [*replications.PAPERS.glob("**/README.md"), *REPOSITORY.glob("docs/replications*.md")]
     for path in files:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
             assert link.startswith("http") or (path.parent / link).exists(), f"{path}: {link}"

@@ -91,6 +91,7 @@ class Claim:
     against: str | float
     paper: float | None = None  # the published difference; None: that of the published numbers
     relative: bool = False  # differences are shares of the other's number
+    why: dict = field(default_factory=dict)  # of a headline: the most likely reason, by verdict
 
     @property
     def cells(self) -> list[Cell]:
