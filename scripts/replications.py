@@ -17,9 +17,11 @@ from typing import NamedTuple
 import claim_charts
 
 from fedcohort.cli.replication_tables import ComparedNumber, claim_cells, spread
-from fedcohort.runs.replication.folders import RESULTS, Folder, folders
+from fedcohort.runs.replication.folders import RESULTS, Cell, Folder, folders
+from fedcohort.runs.replication.replication import Replication
 from fedcohort.runs.replication.results import ResultRow, read_results
 from fedcohort.runs.replication.verdicts import Judged, Verdict, judge
+from fedcohort.util.words import counted
 
 PAPERS = Path(__file__).parents[1] / "papers"
 VERDICTS: tuple[Verdict, ...] = (
@@ -157,13 +159,14 @@ def _from_docs(paper: str, link: re.Match[str]) -> str:
 
 
 def glance(every: Mapping[str, Sequence[Checked]]) -> str:
-    """How many claims have which verdict; what is no table of the paper's counts apart."""
+    """How many claims have which verdict; scaled tests, and what is no table of the paper's, count apart."""
     counts: dict[str, Counter[Verdict]] = {}
     for paper, claims in every.items():
         for each in once(claims):
-            name = ", ".join(filter(None, (NAMES[paper], each.folder.ours)))
+            scaled = "scaled tests" if each.scale == "small" else ""
+            name = ", ".join(filter(None, (NAMES[paper], each.folder.ours, scaled)))
             counts.setdefault(name, Counter())[each.judged.verdict] += 1
-    cells = [[name, *(str(count[word] or "") for word in VERDICTS)] for name, count in counts.items()]
+    cells = [[name, *(str(counts[name][word] or "") for word in VERDICTS)] for name in sorted(counts)]
     return table(["paper", *VERDICTS], cells)
 
 
@@ -171,7 +174,8 @@ def paper_page(paper: str, every: Sequence[Checked]) -> str:
     """Our words, the claims, and all numbers of tables that were made again."""
     own = [folder for folder in folders(PAPERS) if folder.paper == paper]
     claims = [each for each in every if not is_reading(each)]
-    parts = [WRITTEN, f"# {NAMES[paper]}: what became of its claims", *words_of(paper)]
+    short, rest = words_of(paper)
+    parts = [WRITTEN, f"# {NAMES[paper]}: what became of its claims", short[0].upper() + short[1:], rest]
     if judged := [each for each in claims if each.judged.ours]:
         parts += ["## Claims", ABOUT_PICTURE, f"![{ABOUT_CLAIMS}]({picture_of(paper)})", claim_table(judged)]
     if waiting := [each for each in claims if not each.judged.ours]:
@@ -179,6 +183,7 @@ def paper_page(paper: str, every: Sequence[Checked]) -> str:
     if under := by_reading(every):
         parts += ["## Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})"]
         parts.append(reading_table(under))
+    parts += ["## What was run", ABOUT_RUNS, run_table(own)]
     parts += [text for folder in own for scale in SCALES if (text := numbers(folder, scale))]
     return "\n\n".join(parts) + "\n"
 
@@ -211,6 +216,40 @@ def open_claims(claims: Sequence[Checked]) -> str:
     return "\n".join(lines)
 
 
+def run_table(own: Sequence[Folder]) -> str:
+    """Of every table at each of its scales: how much of it was made, and what was not."""
+    rows = []
+    for asked in (Replication(folder, scale, Path()) for folder in own for scale in SCALES):
+        if not asked.has_scale or (asked.scale == "paper" and asked.folder.ours == READINGS):
+            continue
+        folder, made = asked.folder, Counter(each.cell for each in known(asked.folder, asked.scale))
+        seeds = 1 if folder.study else len(asked.experiment.seeds)
+        runs = sum(made.values()) if folder.study else f"{sum(made.values())} of {len(folder.cells) * seeds}"
+        link = f"[{folder.path.name}](../papers/{folder.name}/README.md)"
+        rows.append([link, asked.scale, str(runs), not_run(folder, made, seeds)])
+    return table(("table", "scale", "runs made", "not run"), rows)
+
+
+def not_run(folder: Folder, made: Counter[Cell], seeds: int) -> str:
+    """In words: methods and conditions of which there is nothing, then how many other cells lack what."""
+    if not made:
+        return "all"
+    empty = [cell for cell in folder.cells if not made[cell]]
+    words = []
+    for kind, name in (("methods", 1), ("conditions", 0)):
+        lost = {cell[name] for cell in empty} - {cell[name] for cell in made}
+        if lost:
+            names = (each.removeprefix(f"{folder.paper}/") for each in sorted(lost))
+            words.append(f"{kind} {', '.join(f'`{each}`' for each in names)}")
+        empty = [cell for cell in empty if cell[name] not in lost]
+    if empty:
+        words.append(counted(len(empty), "cell" if not words else "further cell"))
+    if some := [made[cell] for cell in folder.cells if 0 < made[cell] < seeds]:
+        least = f"{min(some)} to {max(some)}" if min(some) < max(some) else str(max(some))
+        words.append(f"{counted(len(some), 'cell')} with {least} of {seeds} seeds")
+    return "; ".join(words)
+
+
 def numbers(folder: Folder, scale: str) -> str:
     """The paper's table, each number followed by ours; empty where nothing of it was made."""
     results = known(folder, scale)
@@ -222,12 +261,12 @@ def numbers(folder: Folder, scale: str) -> str:
     columns = dict.fromkeys(line.published.column for line in made)
     cell = {(line.published.row, line.published.column): both(line) for line in made}
     body = [[row, *(cell.get((row, column), "") for column in columns)] for row in rows]
-    seeds = sorted({len(line.values) for line in made})
-    among = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    least, most = (pick(len(line.values) for line in made) for pick in (min, max))
+    seeds = f"{least} to {most} seeds" if least < most else counted(most, "seed")
     head = f"## {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
         f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
-        f"standard deviation, ours of {among} seeds; `fedcohort replicate {folder.name} --scale {scale}`."
+        f"standard deviation, ours of {seeds}; `fedcohort replicate {folder.name} --scale {scale}`."
     )
     return "\n\n".join([head, about, table(["", *columns], body)])
 
@@ -247,6 +286,9 @@ WRITTEN = "<!-- Written by scripts/update_docs.py from papers/*/*/results.csv an
 TOLD = ("verdict", "paper", "ours (95 % interval)")
 ABOUT_CLAIMS = "Our differences as shares of the paper's, with 95 % intervals"
 ABOUT_READINGS = "Our differences under each reading, with 95 % intervals"
+ABOUT_RUNS = """\
+A run is a method under some conditions with a seed; `fedcohort replicate PAPER/TABLE --scale SCALE` makes
+those that are missing."""
 ABOUT_PICTURE = """\
 [How a claim is judged](replicate.md#verdicts). The point is our mean difference divided by the paper's, the
 bar its 95 % interval over seeds; what lies beyond the edge is drawn at it."""
@@ -277,7 +319,9 @@ our reading of a paper; where the authors' code reads it differently, the words 
 
 {{glance}}
 
-Each claim is counted once, at the paper's scale where that has a verdict.
+Each claim is counted once, at the paper's scale where that has a verdict; the open ones have fewer than three
+seeds. The papers' differences come without an interval: where they print standard deviations, the tables show
+them. A page for each paper says which of its tables' runs were made, and which were not.
 
 ## What the papers do not say
 
