@@ -52,16 +52,19 @@ def test_the_list_tells_how_far_each_table_is(cli: Cli, home: Path) -> None:
         ("tiny", "table1", "paper"),
         ("tiny", "table1", "small"),
     ]
-    told = {key: before[0][key] for key in ("cells", "done", "seeds", "verdict", "data", "seconds_left")}
+    told = {key: value for key, value in before[0].items() if key not in ("paper", "table", "scale", "about")}
     assert told == {
-        "cells": 2, "done": 0, "seeds": 3, "verdict": "1 open", "data": ["synthetic"], "seconds_left": None
+        "cells": 2, "done": 0, "seeds": 3, "runs": 6, "runs_done": 0, "runs_left": 6, "verdict": "1 open",
+        "data": ["synthetic"], "seconds_left": None,
     }  # fmt: skip
     assert "not probed" in cli("replicate").out
     cli("replicate", "tiny/table1", "--probe", "--quiet")
     assert json.loads(cli("replicate", "--json").out)[0]["seconds_left"] > 0
+    cli("replicate", "tiny/table1", "--quiet", "--seeds", "2")
+    assert re.search(r"table1 +paper +0 of 2 +4 of 6 ", cli("replicate").out)
     cli("replicate", "tiny/table1", "--quiet")
     after = json.loads(cli("replicate", "--json").out)[0]
-    assert (after["done"], after["runs_left"], after["seconds_left"]) == (2, 0, 0)
+    assert (after["done"], after["runs_done"], after["runs_left"], after["seconds_left"]) == (2, 6, 0, 0)
     assert after["verdict"] in [
         f"1 {word}" for word in ("confirmed", "weaker", "not reproduced", "reversed", "undecided")
     ]

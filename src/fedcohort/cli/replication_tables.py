@@ -22,8 +22,8 @@ from fedcohort.util.words import counted
 def listing(asked: Replication) -> dict[str, Any]:
     """A table at a scale, and how far it is."""
     known = asked.results
-    seeds = len(asked.experiment.seeds) if asked.folder.study is None else 0
     have = Counter(result.cell for result in known)
+    seeds = len(asked.experiment.seeds) if asked.folder.study is None else max(have.values(), default=0)
     done = [cell for cell in asked.folder.cells if have[cell] >= max(1, seeds)]
     words = Counter(each.verdict for each in judge(asked.folder, known))
     paper, table = asked.folder.name.split("/")
@@ -35,7 +35,9 @@ def listing(asked: Replication) -> dict[str, Any]:
         "data": asked.data,
         "cells": len(asked.folder.cells),
         "done": len(done),
-        "seeds": seeds or max(have.values(), default=0),
+        "seeds": seeds,
+        "runs": len(asked.folder.cells) * max(1, seeds),
+        "runs_done": len(known),
         "runs_left": len(asked.open),
         "seconds_left": _known(asked.seconds_left),
         "verdict": ", ".join(f"{number} {word}" for word, number in words.items()),
@@ -45,20 +47,23 @@ def listing(asked: Replication) -> dict[str, Any]:
 def show_listing(entries: Sequence[dict[str, Any]]) -> None:
     """A table of each paper's tables, with the data that they need."""
     for paper in dict.fromkeys(entry["paper"] for entry in entries):
-        table = _table(("table", "scale", "done", "seeds", "left", "verdicts"), wraps=("verdicts",))
+        table = _table(("table", "scale", "cells", "runs", "left", "verdicts"), wraps=("verdicts",))
         own = [entry for entry in entries if entry["paper"] == paper]
         for entry in own:
             seconds = entry["seconds_left"]
             left = "not probed" if seconds is None else duration(seconds) if entry["runs_left"] else ""
-            numbers = f"{entry['done']} of {entry['cells']}", str(entry["seeds"])
+            numbers = [
+                f"{entry[done]} of {entry[all_]}" for done, all_ in (("done", "cells"), ("runs_done", "runs"))
+            ]
             table.add_row(Text(entry["table"]), entry["scale"], *numbers, left, entry["verdict"])
         needed = ", ".join(dict.fromkeys(data for entry in own for data in entry["data"]))
         results.print(paper, style="bold", markup=False)
         results.print(f"data: {needed}", markup=False)
         results.print(table)
     results.print(
-        "done: cells, methods under conditions, that have all seeds. left: what the rest would take on this "
-        "machine, as far as a few rounds were measured (--probe). small: a scaled test, no replication.",
+        "cells: methods under conditions that have all seeds. runs: those that are made. left: what the rest "
+        "would take on this machine, as far as a few rounds were measured (--probe). small: a scaled test, "
+        "no replication.",
         style="dim",
     )
 
