@@ -18,6 +18,7 @@ table,row,column,conditions,method,metric,value,std,unit
 I,FedProx,all,partition.alpha=0.5,fedprox,global.accuracy,0.40,0.01,
 I,FedAvg,all,partition.alpha=0.5,fedavg,global.accuracy,0.99,,
 I,Other,all,,,,0.5,,
+I,Neither,all,,,,,,
 """
 TABLE = """
 about = "a tiny table"
@@ -75,7 +76,9 @@ def test_a_table_shows_both_numbers_and_what_they_say(cli: Cli, home: Path) -> N
     assert answer.code == 0
     assert "paper: a replication: the paper's protocol" in answer.out
     assert "0.400 ± 0.010" in answer.out
-    assert "not run" in answer.out
+    assert re.search(r"^ *all *$", answer.out, re.MULTILINE)  # the column, above its rows
+    assert re.search(r"^ *Other +0.500 +not run", answer.out, re.MULTILINE)
+    assert "Neither" not in answer.out
     assert "FedAvg beats FedProx" in answer.out
     told = json.loads(cli("replicate", "tiny/table1", "--scale", "small", "--json", "--quiet").out)
     assert told["called"] == "a scaled test, not a replication (one round)"

@@ -103,13 +103,14 @@ def show_table(asked: Replication) -> None:
     known, folder = asked.results, asked.folder
     results.print(f"{folder.name}: {folder.about}", style="bold", markup=False)
     results.print(f"{asked.scale}: {folder.called(asked.scale)}", markup=False)
-    titles = ("column", "row", "paper", "ours", "n", "differs", "95 % interval")
-    table = _table(titles, wraps=("column", "row"))
-    for each in folder.published:
-        line = ComparedNumber(each, known)
-        table.add_row(
-            Text(each.column), Text(each.row), spread(each.value, each.std, each.unit), *_ours(line)
-        )
+    table = _table(("", "paper", "ours", "n", "differs", "95 % interval"), wraps=("",))
+    lines = [ComparedNumber(each, known) for each in folder.published]
+    told = [line for line in lines if line.values or not math.isnan(line.published.value)]
+    for column in dict.fromkeys(line.published.column for line in told):
+        table.add_section()
+        table.add_row(Text(column, style="bold"))
+        for own, line in ((line.published, line) for line in told if line.published.column == column):
+            table.add_row(Text(f"  {own.row}"), spread(own.value, own.std, own.unit), *_ours(line))
     results.print(table)
     if folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
