@@ -208,15 +208,25 @@ def test_gains_are_told_skew_by_skew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert size_of({"clients dealt": "20", "cohort asked": "0.3"}) == "K = 20, 30%"
 
 
-def test_what_to_use_is_told_by_gains_where_clients_have_few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_to_use_is_told_by_kind_of_federation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of one size; with few classes several models are best, where all are alike one."""
     monkeypatch.syspath_prepend(str(REPOSITORY))
     from studies.advice_ranks import choices
 
     known = evidence((0.0, {"scaffold": 0.1, "ifca": 0.3}), (0.0, {"scaffold": 0.3, "ifca": -0.2}))
     skews = ("classes_per_client(classes=1)", "dirichlet(alpha=100.0, min_size=4)")
-    named = tuple({**names, "skew": skew} for names, skew in zip(known.names, skews, strict=True))
+    named = tuple(
+        {**names, "skew": skew, "clients dealt": "20", "cohort asked": "0.3"}
+        for names, skew in zip(known.names, skews, strict=True)
+    )
     told = choices(
         dataclasses.replace(known, names=named), ["fedavg", "scaffold", "ifca"], ["fedavg", "scaffold"]
     )
-    assert told["few"] == "`ifca` (+30.0 and -20.0)"
-    assert told["anywhere"] == "`scaffold` (+20.0), `fedavg` (+0.0)"
+    few, alike, size = (row.split(" | ") for row in told.splitlines()[2:])
+    assert [few[0], few[1], *few[3:]] == [
+        "| a class or two each", "1", "`scaffold` +10.0, `fedavg` +0.0", "`ifca` +30.0 |"
+    ]  # fmt: skip
+    assert alike[3:] == ["`scaffold` +30.0, `fedavg` +0.0", "`ifca` -20.0 |"]
+    assert [size[0], size[1], *size[3:]] == [
+        "| K = 20, 30% of the clients a round", "2", "`scaffold` +20.0, `fedavg` +0.0", "`ifca` +5.0 |"
+    ]  # fmt: skip
