@@ -66,7 +66,7 @@ def readings(every: Mapping[str, Mapping[str, Judged]]) -> str:
     """Our differences under every reading, in a colour for each method that is compared with."""
     told = {reading: {name: each.ours for name, each in own.items()} for reading, own in every.items()}
     edges = [edge for own in told.values() for ours in own.values() if ours for edge in (ours.low, ours.high)]
-    axis, body, y = Axis(min(edges, default=-1.0), max(edges, default=1.0)), [], 1.5 * ROW
+    axis, body, y = Axis(min([0.0, *edges]), max([0.0, *edges]) or 1.0), [], 1.5 * ROW
     methods = list(dict.fromkeys(method for own in told.values() for method in own))
     for turn, method in enumerate(methods):
         body.append(label(12 + 140 * turn, y, f"minus {method}", "start", "bold", SERIES[turn]))

@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 
 from fedcohort.runs.replication.replication import Replication
+from fedcohort.util.errors import UserError
 from support.cli_calls import TINY, Cli
 
 EXPECTED = """\
@@ -130,11 +131,36 @@ def test_what_ends_a_table_ends_no_other(cli: Cli, home: Path) -> None:
     path.write_text(path.read_text().replace("0.5,fed", "1e-09,fed"))
     path = home.parent / "table2" / "table.toml"
     path.write_text(path.read_text().replace("alpha=0.5", "alpha=1e-09"))
+    (other(home, "table4") / "table.toml").write_text("about = ")
     answer = cli("replicate", "tiny/*", "--json", "--quiet")
     assert answer.code == 2
     assert answer.err.count("error: ") == 1
+    for number in (1, 2, 4):  # each with its reason
+        assert f"tiny/table{number}: " in answer.err
     assert "Traceback" not in answer.err
     assert {each["table"]: each["runs_left"] for each in json.loads(answer.out)} == {"table2": 6, "table3": 0}
+
+
+def test_several_tables_share_a_budget_and_what_failed_stays_failed(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first table takes the time of both; then there is none to try again what failed in it."""
+    other(home)
+    given: list[float] = []
+
+    def run(asked: Replication, watcher: Any, seconds: float) -> None:
+        given.append(seconds)
+        now[0] += 50.0
+        if len(given) == 1:
+            raise UserError("no such thing")
+
+    now = [0.0]
+    monkeypatch.setattr(Replication, "run", run)
+    monkeypatch.setattr("fedcohort.cli.replicate.time.monotonic", lambda: now[0])
+    answer = cli("replicate", "tiny/*", "--budget", "60s", "--quiet")
+    assert given == [60.0, 10.0, -40.0, -90.0]
+    assert answer.code == 2
+    assert "error: tiny/table1: no such thing" in answer.err
 
 
 def test_show_runs_nothing_and_says_what_is_left(cli: Cli, home: Path) -> None:
@@ -178,7 +204,9 @@ def test_a_probe_that_cannot_be_made_says_why(cli: Cli, home: Path) -> None:
     answer = cli("replicate", "tiny/table1", "--probe", "--quiet")
     assert answer.code == 2
     assert "no Dirichlet draw with alpha=1e-09" in answer.err
-    assert "error: no Dirichlet draw" in cli("replicate", "--probe", "--quiet").err
+    listed = cli("replicate", "--probe", "--quiet")
+    assert "table1" in listed.out
+    assert "warning: not probed: no Dirichlet draw" in listed.err
 
 
 def test_lines_of_other_settings_are_left_out_with_a_word(cli: Cli, home: Path) -> None:
@@ -227,6 +255,7 @@ def test_mistakes_are_one_sentence(cli: Cli, home: Path, words: list[str], told:
         ("expected.csv", "value,std", "value,sd", "its columns are not table,row"),
         ("expected.csv", ",0.40,0.01,", ",0.40", "line 2 has not as many fields"),
         ("table.toml", "[scales.small]", "[scales.tiny]", "scales.tiny: unknown"),
+        ("table.toml", 'against =', 'agianst =', "table.toml: claims.0.agianst: unknown"),
         ("table.toml", "about = \"a tiny", "abuot = \"a tiny", "abuot: unknown, did you mean 'about'?"),
     ],
 )  # fmt: skip

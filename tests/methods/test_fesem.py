@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from fedcohort.core.method import Method
-from fedcohort.methods.fesem import beyond_the_first
 from fedcohort.models.flat import Flat
 from fedcohort.testing import play, tiny_task
 from fedcohort.util.errors import UserError
@@ -21,14 +20,37 @@ ENDS = [[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [5.0, -1.0], [2.0, 0.0]]
 BEGUN = torch.tensor(True)
 
 
-def test_distances():
-    """The last client is as far from both; the mean over clients of the least is (1 + 1 + 2 + 2 + 4) / 5."""
-    away = torch.tensor([3.0, -2.0])  # the first centre is not the origin
-    table = beyond_the_first(torch.tensor(ENDS) + away, torch.tensor(CENTRES) + away)
-    assert table[:, 0].tolist() == [0.0] * 5
-    squares = table + torch.tensor(ENDS).square().sum(1, keepdim=True)  # from the first centre
-    assert squares[4].tolist() == [4.0, 4.0]
-    assert float(squares.min(1).values.mean()) == 2.0
+def test_the_objective():
+    """The mean over clients of the squared distance to the nearest centre is (1 + 1 + 2 + 2 + 4) / 5."""
+    state = plane_round("fesem(groups=2)", Dictated(plane_task([10] * 5), ENDS), CENTRES, begun=BEGUN)
+    gaps = torch.tensor(ENDS) - torch.tensor(CENTRES)[state.grouping["group"]]
+    assert float(gaps.square().sum(1).mean()) == 2.0
+
+
+def test_models_far_from_zero_are_told_apart():
+    """Their squares, thousands of millions, would swallow distances of a few units."""
+    away = torch.tensor([65536.0, -65536.0])
+    ends, started = ((torch.tensor(each) + away).tolist() for each in (ENDS, CENTRES))
+    state = plane_round("fesem(groups=2)", Dictated(plane_task([10] * 5), ends), started, begun=BEGUN)
+    assert state.grouping["group"].tolist() == [0, 0, 1, 1, 0]
+
+
+def test_distances_are_euclids():
+    """(4, -0.5) is nearer to (3, 3.1), 13.96 < 16.25, but not by sums of differences, 4.6 > 4.5."""
+    engine = Dictated(plane_task([10]), [[4.0, -0.5]])
+    state = plane_round("fesem(groups=2)", engine, [[0.0, 0.0], [3.0, 3.1]], begun=BEGUN)
+    assert state.grouping["group"].tolist() == [1]
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_centre_that_is_far_off_moves_nobody_else(far, place):
+    """What one outlying client made of its centre: the others are told apart by theirs."""
+    started = list(CENTRES)
+    started.insert(place, [far, far])
+    state = plane_round("fesem(groups=3)", Dictated(plane_task([10] * 5), ENDS), started, begun=BEGUN)
+    near = [number for number in range(3) if number != place]
+    assert state.grouping["group"].tolist() == [near[side] for side in (0, 0, 1, 1, 0)]
 
 
 @pytest.mark.parametrize("group", [[0] * 5, [1, 0, 1, 0, 1]], ids=["all in one", "mixed"])

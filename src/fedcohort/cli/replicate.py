@@ -77,10 +77,12 @@ def replicate(
     every = [Replication(each, scale, out, seeds, cells) for each in found]
     if not several:
         every[0].check()
-    tables = [asked for asked in every if asked.has_scale]
-    if not tables:
+    failed: dict[str, Exception] = {}
+    tables = [asked for asked in every if _has_scale(asked, failed)]
+    if not tables and not failed:
         raise UserError("no such table has this scale: 'fedcohort replicate' lists them")
-    failed = {} if show else _make(tables, several, seconds, quiet, probe)
+    if not show:
+        _make(tables, several, seconds, quiet, probe, failed)
     only = "--show" if show else "--probe" if probe else ""
     goes_on = f"without {only} they are made" if only else "the same command goes on"
     _show(tables, failed, several, goes_on, as_json)
@@ -96,34 +98,50 @@ def _list(tables: "Sequence[Sequence[Replication]]", quiet: bool, probe: bool, a
         try:
             every = [asked for asked in scales if asked.has_scale]
             for asked in every if probe else ():
-                _watched(asked, quiet, math.inf, probe)
+                try:
+                    _watched(asked, quiet, math.inf, probe)
+                except UserError as error:  # what is known of it is told
+                    wrong.append(f"not probed: {error}")
             entries += [listing(asked) for asked in every]
         except UserError as error:
-            wrong.append(str(error))
+            wrong.append(f"left out: {error}")
     if wrong and not entries:
-        raise UserError(wrong[0])
+        raise UserError(wrong[0].removeprefix("left out: "))
     for why in wrong:
-        warnings.warn(f"left out: {why}", RuntimeWarning, stacklevel=1)
+        warnings.warn(why, RuntimeWarning, stacklevel=1)
     print(json.dumps(entries)) if as_json else show_listing(entries)
 
 
+def _has_scale(asked: "Replication", failed: dict[str, Exception]) -> bool:
+    try:
+        return asked.has_scale
+    except UserError as error:
+        failed[asked.folder.name] = error
+        return False
+
+
 def _make(
-    tables: "Sequence[Replication]", several: bool, seconds: float, quiet: bool, probe: bool
-) -> dict[str, UserError]:
-    """Of ``several`` first what claims need, then the rest; what ends one ends no other, and is told here."""
-    deadline, failed = time.monotonic() + seconds, dict[str, UserError]()
+    tables: "Sequence[Replication]",
+    several: bool,
+    seconds: float,
+    quiet: bool,
+    probe: bool,
+    failed: dict[str, Exception],
+) -> None:
+    """Of ``several`` first what claims need, then all; what ends one ends no other, and has ``failed``."""
+    deadline = time.monotonic() + seconds
     for asked in [*(asked.of_claims for asked in tables if several), *tables]:
         try:
             _watched(asked, quiet, deadline - time.monotonic(), probe)
-        except UserError as error:
+        except Exception as error:  # a method may be the user's own code
             failed[asked.folder.name] = error
         else:
-            failed.pop(asked.folder.name, None)
-    return failed
+            if not asked.open:  # else there may have been no time to try again
+                failed.pop(asked.folder.name, None)
 
 
 def _show(
-    tables: "Sequence[Replication]", failed: dict[str, UserError], several: bool, goes_on: str, as_json: bool
+    tables: "Sequence[Replication]", failed: dict[str, Exception], several: bool, goes_on: str, as_json: bool
 ) -> None:
     """All that is known of them, and what ended any."""
     from fedcohort.cli.board import duration
@@ -136,14 +154,23 @@ def _show(
             told.append(table_json(asked)) if as_json else show_table(asked)
             left, seconds = left + len(asked.open), seconds + asked.seconds_left
         except UserError as error:
-            failed[asked.folder.name] = error
+            failed.setdefault(asked.folder.name, error)
     if as_json and (several or told):
         print(json.dumps(told if several else told[0], allow_nan=False))
-    for name, why in failed.items():
-        raise UserError(f"{name}: {why}" if several else str(why)) from why
+    _raise(failed, several)
     if left and not as_json:
         cost = "" if math.isnan(seconds) else f", about {duration(seconds)}"
         print(f"{counted(left, 'run')} left{cost}: {goes_on}.", file=sys.stderr)
+
+
+def _raise(failed: dict[str, Exception], several: bool) -> None:
+    """All of them in one error; a mistake that is nobody's sentence as it is."""
+    for why in failed.values():
+        if not isinstance(why, UserError):
+            raise why
+    if failed:
+        told = [f"{name}: {why}" if several else str(why) for name, why in failed.items()]
+        raise UserError("\n".join(told)) from next(iter(failed.values()))
 
 
 def _watched(asked: "Replication", quiet: bool, seconds: float, probe: bool) -> None:

@@ -115,8 +115,8 @@ def show_table(asked: Replication) -> None:
     if folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
         for judged in judge(folder, known):
-            about, *told = claim_cells(judged)
-            claims.add_row(Text(about), *told)
+            about, *cells = claim_cells(judged)
+            claims.add_row(Text(about), *cells)
         results.print(claims)
     if old := stale(folder):
         messages.print(

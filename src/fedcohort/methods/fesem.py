@@ -91,7 +91,9 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
         ids, group, begun = known.nonzero().flatten(), memory["group"], memory["begun"]
         if begun:
             centres = torch.stack([model.params for model in now.models])[:, seen]
-            nearest = beyond_the_first(last[:, seen], centres).argmin(1)  # the first of equals
+            # products of matrices would be faster, but are differences of squares, which may be far larger
+            mode = "donot_use_mm_for_euclid_dist"
+            nearest = torch.cdist(last[:, seen], centres, compute_mode=mode).argmin(1)  # the first of equals
             group = torch.where(known, nearest, group)
         elif len(ids) >= min(self.groups, len(now.members)):
             labels = kmeans_groups(last[ids][:, seen].numpy(), self.groups, now.profile.seed)
@@ -111,13 +113,3 @@ class FeSEM(Averaging, ServerOptimiser, Grouping):
             model._replace(params=centre) if own[number].any() else model
             for number, (model, centre) in enumerate(zip(models, centres, strict=True))
         ]
-
-
-def beyond_the_first(points: Tensor, centres: Tensor) -> Tensor:
-    """[points, centres]: by how much a squared distance is above that from the first centre.
-
-    |x - c|^2 - |x - a|^2 = |c - a|^2 - 2 (x - a)(c - a), which is one product of matrices: the squares
-    themselves would take an array as large as all clients' models for every centre.
-    """
-    apart = centres - centres[0]
-    return apart.square().sum(1) - 2 * (points @ apart.T - apart @ centres[0])

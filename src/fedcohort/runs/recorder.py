@@ -85,7 +85,7 @@ FACTS = {"config": dict, "fingerprint": str, "table_bytes": Annotated[int, at_le
 def new_directory(parent: Path, name: str) -> Path:
     """``parent/name-001``, or the next free number; made now, so that no two runs share it."""
     name = as_file_name(name)
-    try:
+    with out_mistakes(parent):
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1_000_000):
             path = parent / f"{name}-{number:03d}"
@@ -94,9 +94,16 @@ def new_directory(parent: Path, name: str) -> Path:
             except FileExistsError:
                 continue
             return path
-    except OSError as error:
-        raise UserError(f"cannot write results to {parent}: {error.strerror}; choose another --out") from None
     raise UserError(f"{parent} is full of runs called {name}: choose another --out")
+
+
+@contextmanager
+def out_mistakes(out: Path) -> Iterator[None]:
+    """A place where no directory of runs can be made is told in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write results to {out}: {error.strerror}; choose another --out") from None
 
 
 def run_name(table: dict[str, Any]) -> str:
@@ -107,8 +114,8 @@ def run_name(table: dict[str, Any]) -> str:
 
 
 def as_file_name(name: str) -> str:
-    """Without what would lead to another folder."""
-    return re.sub(r"[^\w+.-]+", "_", name)
+    """Without what would lead to another folder, and no longer than a disk takes."""
+    return re.sub(r"[^\w+.-]+", "_", name)[:100]
 
 
 class Recorder(Callback):

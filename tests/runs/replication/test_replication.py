@@ -3,6 +3,7 @@
 import math
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 
 from fedcohort.cli.progress import Silent
 from fedcohort.core.state import State
-from fedcohort.runs.comparison import PlannedRun
+from fedcohort.methods.fedprox import FedProx
+from fedcohort.runs.comparison import PlannedRun, Watcher
 from fedcohort.runs.experiment import Experiment
-from fedcohort.runs.replication.folders import Cell, Folder, Study
-from fedcohort.runs.replication.order import InOrder, completed, representatives, write_costs
+from fedcohort.runs.replication.folders import Cell, Folder, Study, folders
+from fedcohort.runs.replication.order import InOrder, completed, read_costs, representatives, write_costs
 from fedcohort.runs.replication.replication import Replication, chosen, stale
-from fedcohort.runs.replication.results import ResultRow, add_results, read_results
+from fedcohort.runs.replication.results import ResultRow, add_results, read_results, settings_hash
 from fedcohort.runs.replication.study import study_results
 from fedcohort.util.errors import UserError
+from fedcohort.util.filelock import held
 
 
 class Watched(Silent):
@@ -41,6 +44,11 @@ class Watched(Silent):
         return callback
 
 
+def left_over(asked: Replication, watcher: Watcher, seconds: float = math.inf) -> int:
+    asked.run(watcher, seconds)
+    return len(asked.open)
+
+
 def lines(folder: Folder) -> dict[tuple[str, ...], dict[str, float]]:
     """What results.csv has, without what depends on the clock."""
     found = read_results(folder.path / "results.csv")
@@ -49,7 +57,7 @@ def lines(folder: Folder) -> dict[tuple[str, ...], dict[str, float]]:
 
 def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder, tmp_path: Path) -> None:
     asked = Replication(folder, "paper", tmp_path / "runs")
-    assert asked.run(Silent()) == 0
+    assert left_over(asked, Silent()) == 0
     found = read_results(folder.path / "results.csv")
     assert len(found) == len(lines(folder)) == 2 * 2 * 3
     one = next(each for each in found if each.cell == ("partition.alpha=0.5", "fedavg"))
@@ -60,7 +68,7 @@ def test_every_cell_and_seed_has_a_line_and_nothing_is_run_twice(folder: Folder,
     assert float(one.about["seconds"]) > 0
     assert (one.about["rounds"], one.about["version"] != "") == ("4", True)
     again = Watched()
-    assert Replication(folder, "paper", tmp_path / "elsewhere").run(again) == 0  # whatever became of the runs
+    assert left_over(Replication(folder, "paper", tmp_path / "elsewhere"), again) == 0
     assert again.begun == []
     more = Watched()
     Replication(folder, "paper", tmp_path / "runs", seeds=4, cells="fedavg").run(more)
@@ -88,7 +96,7 @@ def test_who_is_killed_goes_on_to_the_same_numbers(folder: Folder, tmp_path: Pat
     stopped = lines(folder)
     assert 0 < len(stopped) < 12
     last = Watched()
-    assert Replication(folder, "paper", tmp_path / "runs").run(last) == 0
+    assert left_over(Replication(folder, "paper", tmp_path / "runs"), last) == 0
     resumed = lines(folder)
     assert len(resumed) == 12
     assert len(set(last.begun)) == 12 - len(stopped)
@@ -103,7 +111,7 @@ def test_what_was_complete_but_not_written_down_is_taken_over(folder: Folder, tm
     kept = lines(folder)
     (folder.path / "results.csv").unlink()
     watcher = Watched()
-    assert Replication(folder, "small", tmp_path / "runs").run(watcher) == 0
+    assert left_over(Replication(folder, "small", tmp_path / "runs"), watcher) == 0
     assert watcher.begun == []
     assert lines(folder) == kept
 
@@ -124,7 +132,8 @@ def test_runs_in_another_table_s_results_are_taken_over(
     other = folder.path.parent / "table2"
     shutil.copytree(folder.path, other, ignore=shutil.ignore_patterns("results.csv"))
     (other / "table.toml").write_text((other / "table.toml").read_text().replace("bytes_up", kept))
-    assert Replication(Folder(other), "small", tmp_path / "elsewhere").run(Silent(), seconds=0) == left
+    asked = Replication(Folder(other), "small", tmp_path / "elsewhere")
+    assert left_over(asked, Silent(), seconds=0) == left
     taken = lines(Folder(other))
     assert len(taken) == 12 - left
     assert taken.keys() <= lines(folder).keys()
@@ -145,7 +154,7 @@ def test_a_changed_experiment_makes_its_results_stale(folder: Folder, tmp_path: 
 def test_no_result_of_a_smoke_test_is_kept(folder: Folder, tmp_path: Path) -> None:
     """Every method and all conditions are tried once, not each with each."""
     asked = Replication(folder, "smoke", tmp_path)
-    assert asked.run(Silent()) == 0
+    assert left_over(asked, Silent()) == 0
     assert len(asked.results) == 3
     assert not (folder.path / "results.csv").exists()
 
@@ -180,7 +189,7 @@ def test_the_cheapest_claim_has_its_seeds_before_another_begins(folder: Folder, 
 
 def test_there_is_no_time_for_anything(folder: Folder, tmp_path: Path) -> None:
     watcher = Watched()
-    assert Replication(folder, "paper", tmp_path).run(watcher, seconds=0) == 12
+    assert left_over(Replication(folder, "paper", tmp_path), watcher, seconds=0) == 12
     assert watcher.begun == []
     assert lines(folder) == {}
 
@@ -248,7 +257,7 @@ def test_a_budget_goes_by_this_machine_s_seconds(folder: Folder, tmp_path: Path)
     assert math.isnan(asked.seconds_left)
     asked.probe(Silent())
     assert 0 < asked.seconds_left < 3600
-    assert asked.run(Silent(), seconds=3600) == 0
+    assert left_over(asked, Silent(), seconds=3600) == 0
 
 
 def test_a_run_that_is_seen_is_believed_rather_than_its_probe() -> None:
@@ -300,6 +309,19 @@ def test_commas_between_settings_part_no_patterns() -> None:
     assert chosen(cells, "cfl(eps1=0.4, relative=True),fedavg", "p") == cells
 
 
+@pytest.mark.parametrize("text", ["", "@", "fedavg,", ", fedavg@mnist"])
+def test_a_pattern_of_nothing_is_not_one_of_all(text: str) -> None:
+    with pytest.raises(UserError, match="there is no such cell"):
+        chosen(CELLS, text, "p")
+
+
+def test_a_label_may_hold_what_parts_methods_from_conditions() -> None:
+    cells = [Cell("p/mnist", "a@b")]
+    assert chosen(cells, "a@b@mnist", "p") == cells
+    with pytest.raises(UserError, match="methods: a@b; conditions: mnist"):
+        chosen(cells, "fedavg", "p")
+
+
 def test_a_pattern_that_fits_nothing_is_told_what_there_is() -> None:
     known = "methods: fedavg, fedavgm, fedlecc; conditions: mnist, fmnist/alpha=0.05"
     with pytest.raises(UserError, match=f"--cells fedprox: there is no such cell; {known}"):
@@ -320,3 +342,127 @@ def test_costs_of_others_follow_from_those_that_were_measured() -> None:
     known = {CELLS[0]: 1.0, CELLS[1]: 2.0, CELLS[3]: 3.0}
     assert completed(known, CELLS)[CELLS[4]] == pytest.approx(3.0 * 2.0 / 2.0)
     assert completed({}, CELLS) == {}
+
+
+def test_costs_of_a_label_with_an_at_sign_are_read_again(tmp_path: Path) -> None:
+    cell = Cell("mnist", "a@b")
+    write_costs(tmp_path / "costs.json", {cell: 2.0})
+    assert read_costs(tmp_path / "costs.json") == {cell: 2.0}
+
+
+@pytest.mark.parametrize("text", ["5", "null", "[{}]", "[]"])
+def test_costs_that_are_none_are_damaged(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="damaged"):
+        read_costs(path)
+
+
+def test_the_working_directory_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is there has an absolute path; elsewhere it is found below the folder of data."""
+    (tmp_path / "adult").mkdir()
+    (tmp_path / "adult" / "adult.csv").write_text("a,label\n1,x\n2,y\n")
+    hashes = []
+    for place in (tmp_path, tmp_path / "adult", tmp_path.parent):
+        monkeypatch.chdir(place)
+        data = {"source": "table", "path": "adult/adult.csv", "label": "label"}
+        asked = Experiment.of({"method": ["fedavg"], "data": data})
+        hashes.append(settings_hash(asked.table(asked.methods[0], 0)))
+    assert len(set(hashes)) == 1
+
+
+def test_a_result_is_written_once(folder: Folder, tmp_path: Path) -> None:
+    """Two processes with directories of their own have made the same run."""
+    path = tmp_path / "results.csv"
+    about = {"conditions": "a", "method": "b", "scale": "paper", "seed": "0", "config": "c"}
+    add_results(path, [ResultRow(about, {"ad": 1.0})])
+    add_results(path, [ResultRow(about, {"ad": 2.0}), ResultRow({**about, "seed": "1"}, {"ad": 3.0})])
+    assert [(each.seed, each.values["ad"]) for each in read_results(path)] == [(0, 1.0), (1, 3.0)]
+
+
+def test_one_process_at_a_time_writes_results(tmp_path: Path) -> None:
+    with held(tmp_path), pytest.raises(UserError, match="another process"):
+        add_results(tmp_path / "results.csv", [])
+
+
+def test_a_result_that_cannot_be_written_down_now_ends_no_run(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next command takes it over."""
+    asked = Replication(folder, "small", tmp_path / "runs", cells="fedavg")
+
+    def refuse(*about: object) -> None:
+        raise UserError("somebody writes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedcohort.runs.replication.replication.add_results", refuse)
+        with pytest.warns(RuntimeWarning, match="not written down yet"):
+            asked.run(Silent())
+    assert not (folder.path / "results.csv").exists()
+    again = Watched()
+    assert left_over(asked, again) == 0
+    assert again.begun == []
+
+
+@pytest.mark.parametrize("odd", ["results", "table", "run"])
+def test_what_is_odd_elsewhere_keeps_no_table_from_being_made(
+    odd: str, folder: Folder, tmp_path: Path
+) -> None:
+    asked = Replication(folder, "small", tmp_path / "runs", cells="fedavg")
+    asked.run(Silent())
+    (folder.path / "results.csv").unlink()
+    if odd == "run":
+        next(asked.home.rglob("env.json")).write_text("{")
+    else:
+        (folder.path.parent / odd).mkdir()
+        (folder.path.parent / odd / "results.csv").write_text('garbage,"')
+    with suppress(UserError):  # a run directory that is damaged is told when it is carried out
+        asked.run(Silent())
+    assert len(asked.open) == (odd == "run")
+
+
+def test_a_method_that_is_mistaken_ends_no_other(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sentence of ours but any error, such as that of memory that is not there, in probes as in runs."""
+
+    def fail(*about: object) -> None:
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr(FedProx, "anchor", fail)
+    asked = Replication(folder, "small", tmp_path / "runs")
+    with pytest.raises(RuntimeError, match="allocate"):
+        asked.run(Silent())
+    assert {cell.method for cell, _ in asked.open} == {"fedprox"}
+
+
+def test_a_study_row_without_a_seed_is_damaged(tmp_path: Path, folder: Folder) -> None:
+    study = Study("x", "rows.csv", "all", "one", "")
+    (tmp_path / "rows.csv").write_text("seed,groups\n1.5,3\n")
+    with pytest.raises(UserError, match=r"'1\.5' is no seed"):
+        study_results(folder, study, "paper", tmp_path)
+
+
+def test_a_column_is_no_metric(folder: Folder) -> None:
+    path = folder.path / "table.toml"
+    path.write_text(path.read_text().replace('also = ["bytes_up"]', 'also = ["seed"]'))
+    with pytest.raises(UserError, match="'seed' is no metric but a column"):
+        _ = Folder(folder.path).metrics
+
+
+def test_a_folder_that_is_a_link_is_no_table(folder: Folder, tmp_path: Path) -> None:
+    (folder.path.parent / "table2").symlink_to(folder.path)
+    assert [each.name for each in folders(tmp_path / "papers")] == ["tiny/table1"]
+
+
+def test_a_name_may_be_longer_than_a_disk_takes(folder: Folder, tmp_path: Path) -> None:
+    path = folder.path / "experiment.toml"
+    path.write_text(f'name = "{"x" * 300}"\n' + path.read_text())
+    asked = Replication(Folder(folder.path), "small", tmp_path, cells="fedavg")
+    assert left_over(asked, Silent()) == 0
+
+
+def test_where_no_directory_can_be_made_is_told(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="choose another --out"):
+        Replication(folder, "small", tmp_path / "file").probe(Silent())

@@ -93,3 +93,50 @@ def test_a_claim_that_is_none_is_named(folder: Folder, change: tuple[str, str], 
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(UserError, match=words):
         judge(Folder(folder.path), [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("72.0", ""),  # the method's
+        ("70.0", ""),  # the other's
+    ],
+)
+def test_a_number_that_the_paper_lacks_is_no_claim(folder: Folder, old: str, new: str) -> None:
+    path = folder.path / "expected.csv"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UserError, match=r"expected\.csv has no number of the paper's for it"):
+        judge(Folder(folder.path), [])
+
+
+def test_a_share_is_one_of_the_papers_numbers_too(folder: Folder) -> None:
+    """72 % is 2 / 70 above 70 %."""
+    path = folder.path / "table.toml"
+    path.write_text(path.read_text() + "relative = true\n")
+    (judged,) = judge(Folder(folder.path), [])
+    assert judged.paper == pytest.approx(2 / 70)
+
+
+def test_shares_of_nothing_do_not_count(folder: Folder) -> None:
+    path = folder.path / "table.toml"
+    path.write_text(path.read_text() + "relative = true\n")
+    results = [result("fedavg", seed, 0.7) for seed in range(5)]
+    theirs = (0.5, 0.5, 0.5, 0.0, 1e-320)
+    results += [result("fedprox", seed, accuracy) for seed, accuracy in enumerate(theirs)]
+    (judged,) = judge(Folder(folder.path), results)
+    assert judged.gaps == pytest.approx([0.4] * 3)
+
+
+def test_roundings_are_no_difference(folder: Folder) -> None:
+    results = [result("fedavg", seed, 0.8) for seed in range(3)]
+    results += [result("fedprox", seed, 0.7999999999999999) for seed in range(3)]
+    (judged,) = judge(folder, results)
+    assert judged.verdict == "not reproduced"
+
+
+def test_runs_on_other_data_are_no_pair(folder: Folder) -> None:
+    results = [result("fedavg", seed, 0.8) for seed in range(4)]
+    results += [result("fedprox", seed, 0.7) for seed in range(4)]
+    results[-1].about["data"] = "another fingerprint"
+    (judged,) = judge(folder, results)
+    assert len(judged.gaps) == 3

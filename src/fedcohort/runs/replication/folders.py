@@ -31,6 +31,9 @@ SCALES: dict[str, str] = {  # what a run at each of them may be called
 }
 EXPERIMENT, ABOUT, EXPECTED, RESULTS = "experiment.toml", "table.toml", "expected.csv", "results.csv"
 UNITS = {"": 1.0, "%": 100.0, "MB": 1e-6}
+FIRST = ("conditions", "method", "scale", "seed")  # what results.csv has of a run, before its numbers
+LAST = ("rounds", "seconds", "config", "data", "version", "command")  # and after them
+RUN_COLUMNS = {*FIRST, *LAST}
 COLUMNS = ("table", "row", "column", "conditions", "method", "metric", "value", "std", "unit")
 LARGEST = 1e12  # of a published number
 
@@ -52,10 +55,6 @@ class Published(NamedTuple):
     def cell(self) -> "Cell":
         return Cell(self.conditions, self.method)
 
-    def ours(self, values: dict[str, float]) -> float:
-        """What a run measured, in the table's unit."""
-        return measured(self.metric, values) * UNITS[self.unit]
-
 
 class Cell(NamedTuple):
     """What one run, with a seed, is about."""
@@ -65,7 +64,11 @@ class Cell(NamedTuple):
 
     def short(self, paper: str) -> str:
         """``fedavg@fmnist``, as ``--cells`` names it."""
-        return "@".join(part.removeprefix(f"{paper}/") for part in (self.method, self.conditions))
+        return "@".join(self.words(paper))
+
+    def words(self, paper: str) -> tuple[str, str]:
+        """Its method and conditions, without the name of the paper."""
+        return self.method.removeprefix(f"{paper}/"), self.conditions.removeprefix(f"{paper}/")
 
 
 def measured(metric: str, values: dict[str, float]) -> float:
@@ -161,7 +164,8 @@ class Folder:
             if name not in SCALES:
                 raise UserError(f"{self.path / ABOUT}: scales.{name}: unknown{nearest(name, SCALES)}")
         tables = {name: checked(told[name], dict, f"{self.path / ABOUT}: scales.{name}") for name in told}
-        return {name: build(Scaled, tables[name], f"scales.{name}") for name in SCALES if name in told}
+        where = f"{self.path / ABOUT}: scales"
+        return {name: build(Scaled, tables[name], f"{where}.{name}") for name in SCALES if name in told}
 
     def called(self, scale: str) -> str:
         """What runs at this scale may be called, and in what they are not the paper's."""
@@ -177,14 +181,16 @@ class Folder:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        told = enumerate(checked(self._told.claims, tuple[dict, ...], f"{self.path / ABOUT}: claims"))
-        return [build(Claim, each, f"claims.{number}") for number, each in told]
+        where = f"{self.path / ABOUT}: claims"
+        told = enumerate(checked(self._told.claims, tuple[dict, ...], where))
+        return [build(Claim, each, f"{where}.{number}") for number, each in told]
 
     @cached_property
     def study(self) -> Study | None:
-        study = build(Study, self._told.study, "study") if self._told.study else None
+        where = f"{self.path / ABOUT}: study"
+        study = build(Study, self._told.study, where) if self._told.study else None
         if study and not (study.name.isidentifier() and Path(study.file).name == study.file):
-            raise UserError(f"{self.path / ABOUT}: study: 'name' and 'file' are those of files in studies/")
+            raise UserError(f"{where}: 'name' and 'file' are those of files in studies/")
         return study
 
     @cached_property
@@ -208,7 +214,10 @@ class Folder:
         """The numbers that are kept of a run."""
         named = [each.metric for each in self.published if each.metric]
         named += [*(claim.metric for claim in self.claims), *self._told.also]
-        return list(dict.fromkeys(key for metric in named for key in metric.split("+")))
+        every = list(dict.fromkeys(key for metric in named for key in metric.split("+")))
+        if taken := [key for key in every if key in RUN_COLUMNS]:
+            raise UserError(f"{self.path}: '{taken[0]}' is no metric but a column that every results.csv has")
+        return every
 
 
 def folders(papers: Path, name: str | None = None, trusted: bool = False) -> list[Folder]:
@@ -216,6 +225,7 @@ def folders(papers: Path, name: str | None = None, trusted: bool = False) -> lis
     found = {
         folder.name: folder
         for path in sorted(papers.glob(f"*/*/{ABOUT}"))
+        if not path.parent.is_symlink()  # results would be written elsewhere
         for folder in [Folder(path.parent, trusted)]
     }
     if not found:

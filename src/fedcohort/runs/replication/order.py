@@ -96,8 +96,9 @@ def read_costs(path: Path) -> Costs:
     if not path.exists():
         return {}
     table = read_json(path, f"delete {path}")
-    told = fields(table, dict.fromkeys(table, Annotated[float, between(0, 1e9)]), path, f"delete {path}")
-    return {Cell(*reversed(name.split("@", 1))): seconds for name, seconds in told.items() if "@" in name}
+    named = dict.fromkeys(table if isinstance(table, dict) else (), Annotated[float, between(0, 1e9)])
+    told = fields(table, named, path, f"delete {path}")
+    return {Cell(*reversed(name.rsplit("@", 1))): seconds for name, seconds in told.items() if "@" in name}
 
 
 def write_costs(path: Path, costs: Costs) -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from fedcohort.runs.comparison import Plan, PlannedRun, Watcher, carry_out, jobs
 from fedcohort.runs.experiment import Experiment
 from fedcohort.runs.outcomes.standings import Outcome
 from fedcohort.runs.overrides import override_all
-from fedcohort.runs.recorder import as_file_name
+from fedcohort.runs.recorder import as_file_name, out_mistakes
 from fedcohort.runs.replication.folders import EXPERIMENT, RESULTS, Cell, Claim, Folder, Study
 from fedcohort.runs.replication.order import (
     COSTS,
@@ -183,16 +184,17 @@ class Replication:
         cannot be measured is told when all else is."""
         if not self.open:
             return
-        self.home.mkdir(parents=True, exist_ok=True)
+        with out_mistakes(self.out):
+            self.home.mkdir(parents=True, exist_ok=True)
         first: dict[Cell, PlannedRun] = {}
         for (cell, _), job in self.open.items():
             first.setdefault(cell, job)
-        known, failed = read_costs(self._costs), []
+        known, failed = read_costs(self._costs), list[Exception]()
         for cell in representatives(first):
             if cell not in known and time.monotonic() < deadline:
                 try:
                     seconds = probe(first[cell], Recording(self, watcher))
-                except UserError as error:
+                except Exception as error:  # a method may be the user's own code
                     failed.append(error)
                     continue
                 if not math.isnan(seconds):  # else the same run was made under other conditions
@@ -200,19 +202,19 @@ class Replication:
         if failed:
             raise failed[0]
 
-    def run(self, watcher: Watcher, seconds: float = math.inf) -> int:
-        """What is missing, in order, as far as there is time; how many runs are left then."""
+    def run(self, watcher: Watcher, seconds: float = math.inf) -> None:
+        """What is missing, in order, as far as there is time."""
         deadline = time.monotonic() + seconds
         if (study := self.folder.study) is not None:
             if not {*self.folder.cells} <= {each.cell for each in self._studied(study)}:
                 run_study(self.folder, study, self.scale, self.studies)
             have = {each.config for each in self.results}
             add_results(self.path, [each for each in self._studied(study) if each.config not in have])
-            return 0
+            return
         self._take_over()
         if not self.open:
-            return 0
-        with suppress(UserError):  # whoever carries that out is told, and no other has to wait for it
+            return
+        with suppress(Exception):  # whoever carries that out is told, and no other has to wait for it
             self.probe(watcher, deadline)
         costs, left = self.costs, self.open
         once = {left[key].directory: left[key] for key in self._in_order(left, costs)}
@@ -220,7 +222,6 @@ class Replication:
         order: Callable[[list[PlannedRun]], InOrder] = partial(InOrder, costs=known, deadline=deadline)
         plan = Plan(self.experiment, self.home, tuple(once.values()))
         carry_out(plan, Recording(self, watcher), order)
-        return len(self.open)
 
     def _in_order(self, left: dict[Key, PlannedRun], costs: Costs) -> list[Key]:
         """One claim after the other, the cheapest first, with as many seeds as a verdict needs; then other
@@ -245,8 +246,8 @@ class Replication:
         of the paper has made: they are in a directory, or in its results.csv."""
         elsewhere, found = self._elsewhere(), []
         for key, job in self.open.items():
-            if read_result(job.directory) is not None:
-                found.append(self.result(key))
+            if (ended := self._ended(key)) is not None:
+                found.append(ended)
             elif same := elsewhere.get(settings_hash(job.table)):
                 own = dict(zip(FIRST, map(str, (*key[0], self.scale, key[1])), strict=True))
                 values = {metric: same.values[metric] for metric in self.folder.metrics}
@@ -254,11 +255,20 @@ class Replication:
         if found:
             add_results(self.path, found)
 
+    def _ended(self, key: Key) -> ResultRow | None:
+        """What its directory tells, if it is complete; whoever carries it out says what is wrong with it."""
+        with suppress(UserError):
+            if read_result(self.jobs[key].directory) is not None:
+                return self.result(key)
+        return None
+
     def _elsewhere(self) -> dict[str, ResultRow]:
         """What the paper's other tables have of runs, by their settings, if it is all that is kept here. What
         is empty there was measured, too: a target may never be reached."""
-        others = [path for path in self.folder.path.parent.glob(f"*/{RESULTS}") if path != self.path]
-        every = [each for path in others for each in read_results(path)]
+        every: list[ResultRow] = []
+        for path in self.folder.path.parent.glob(f"*/{RESULTS}"):
+            with suppress(UserError):  # that table's own, and no reason not to make this one
+                every += read_results(path) if path != self.path else ()
         return {each.config: each for each in every if {*self.folder.metrics} <= each.values.keys()}
 
     def result(self, key: Key) -> ResultRow:
@@ -280,7 +290,10 @@ class Recording:
 
     def end(self, outcome: Outcome) -> None:
         ended = [key for key, job in self.jobs.items() if job.directory == outcome.directory]
-        add_results(self.replication.path, [self.replication.result(key) for key in ended])
+        try:
+            add_results(self.replication.path, [self.replication.result(key) for key in ended])
+        except (UserError, OSError) as error:  # the run is complete: the next command takes it over
+            warnings.warn(f"a result is not written down yet: {error}", RuntimeWarning, stacklevel=1)
         self.watcher.end(outcome)
 
     def fail(self, method: str, seed: int, error: Exception) -> None:
@@ -293,11 +306,11 @@ class Recording:
 def chosen(cells: Sequence[Cell], text: str, paper: str) -> list[Cell]:
     """Those that a pattern of ``--cells`` fits: ``fedavg``, ``fed*@fmnist`` or ``*@alpha=0.05``."""
     wanted: set[Cell] = set()
-    for pattern in re.split(BETWEEN, text):
-        method, _, conditions = pattern.strip().partition("@")
+    for pattern in map(str.strip, re.split(BETWEEN, text)):
+        method, _, conditions = pattern.rpartition("@") if "@" in pattern else (pattern, "", "")
         found = {cell for cell in cells if _fits(cell, method or "*", conditions or "*", paper)}
-        if not found:
-            names = (cell.short(paper).split("@") for cell in cells)
+        if not found or not (method or conditions):
+            names = (cell.words(paper) for cell in cells)
             methods, under = (", ".join(dict.fromkeys(each)) for each in zip(*names, strict=True))
             known = f"methods: {methods}; conditions: {under}"
             raise UserError(f"--cells {pattern}: there is no such cell; {known}")
@@ -307,7 +320,7 @@ def chosen(cells: Sequence[Cell], text: str, paper: str) -> list[Cell]:
 
 def _fits(cell: Cell, method: str, conditions: str, paper: str) -> bool:
     """The end of a name of conditions is enough."""
-    name, _, under = cell.short(paper).partition("@")
+    name, under = cell.words(paper)
     ends = (conditions, f"*/{conditions}")
     return fnmatchcase(name, method) and any(fnmatchcase(under, each) for each in ends)
 

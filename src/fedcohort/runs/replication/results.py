@@ -8,16 +8,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
+from fedcohort.data.sources import places_in
 from fedcohort.runs.comparison import PlannedRun
 from fedcohort.runs.experiment import config_hash
-from fedcohort.runs.replication.folders import Cell, Folder, number, rows_of
+from fedcohort.runs.replication.folders import FIRST, LAST, Cell, Folder, number, rows_of
 from fedcohort.runs.stored import NUMBERS, RESTORE, read_environment, read_result
 from fedcohort.util.checkpoint import write_atomically
 from fedcohort.util.filelock import held
 from fedcohort.util.files import damaged
-
-FIRST = ("conditions", "method", "scale", "seed")
-LAST = ("rounds", "seconds", "config", "data", "version", "command")
 
 
 class ResultRow(NamedTuple):
@@ -39,6 +37,11 @@ class ResultRow(NamedTuple):
     def seed(self) -> int:
         return int(self.about["seed"])
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Of the same run there is one line."""
+        return tuple(self.about[name] for name in (*FIRST, "config"))
+
 
 def read_results(path: Path) -> list[ResultRow]:
     """All of a file's; none if there is no file."""
@@ -49,17 +52,21 @@ def read_results(path: Path) -> list[ResultRow]:
         about = {key: row.pop(key, "") for key in (*FIRST, *LAST)}
         for key in ("seed", "rounds", "seconds"):
             number(about[key], path)
-        if not about["seed"].removeprefix("-").isdecimal():
-            raise damaged(path, f"{about['seed']!r:.40} is no seed")
+        check_seed(about["seed"], path)
         found.append(ResultRow(about, {key: number(text, path, NUMBERS) for key, text in row.items()}))
     return found
 
 
+def check_seed(text: str, path: Path) -> None:
+    if not text.removeprefix("-").isdecimal():
+        raise damaged(path, f"{text!r:.40} is no seed")
+
+
 def add_results(path: Path, new: Sequence[ResultRow]) -> None:
-    """Beside those that are there, at once or not at all."""
+    """Beside those that are there, at once or not at all; what another process has written already stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with held(path.parent):
-        every = [*read_results(path), *new]
+        every = list({each.key: each for each in (*new, *read_results(path))}.values())
         metrics = list(dict.fromkeys(key for result in every for key in result.values))
         out = io.StringIO(newline="")
         writer = csv.DictWriter(out, [*FIRST, *metrics, *LAST], restval="", lineterminator="\n")
@@ -71,8 +78,11 @@ def add_results(path: Path, new: Sequence[ResultRow]) -> None:
 
 
 def settings_hash(table: dict[str, Any]) -> str:
-    """Of a run, wherever its data are."""
+    """Of a run, wherever its data are and the command was given: a path of the working directory is absolute
+    by now."""
     data = {key: value for key, value in table["data"].items() if key != "root"}
+    for key in places_in(data).keys() & data.keys():
+        data[key] = str(data[key]).removeprefix(f"{Path.cwd().resolve()}/")
     return config_hash({**table, "data": data})
 
 
@@ -82,7 +92,7 @@ def result_of(folder: Folder, scale: str, cell: Cell, job: PlannedRun) -> Result
     told = (
         *cell, scale, job.seed, job.experiment.rounds, made["seconds"], settings_hash(job.table),
         made["fingerprint"], made["versions"]["fedcohort"],
-        f"fedcohort replicate {folder.name} --scale {scale} --cells {quote(cell.short(folder.paper))}",
+        f"fedcohort replicate {quote(folder.name)} --scale {scale} --cells {quote(cell.short(folder.paper))}",
     )  # fmt: skip
     about = dict(zip((*FIRST, *LAST), map(str, told), strict=True))
     return ResultRow(about, {key: numbers.get(key, math.nan) for key in folder.metrics})

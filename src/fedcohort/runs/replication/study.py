@@ -5,11 +5,12 @@ import sys
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from string import Template
 
 from fedcohort.runs.experiment import config_hash
-from fedcohort.runs.replication.folders import ABOUT, Folder, Study, number, rows_of
-from fedcohort.runs.replication.results import FIRST, LAST, ResultRow
+from fedcohort.runs.replication.folders import ABOUT, FIRST, LAST, Folder, Study, number, rows_of
+from fedcohort.runs.replication.results import ResultRow, check_seed
 from fedcohort.util.errors import UserError
 
 STANDARD_ERROR = 2  # results alone go to standard output
@@ -20,6 +21,7 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
     path, found, ours = where / study.file, [], version("fedcohort")
     for row in rows_of(path) if path.exists() else []:
         seconds, data = row.pop("seconds", ""), row.get("labels", "")
+        check_seed(row.get("seed", "0"), path)
         told = {
             "conditions": Template(study.conditions).safe_substitute(row),
             "method": Template(study.method).safe_substitute(row),
@@ -29,7 +31,7 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
             "config": config_hash(row),
             "data": data,
             "version": ours,
-            "command": f"fedcohort replicate {folder.name}",
+            "command": f"fedcohort replicate {quote(folder.name)}",
         }
         values = {key: number(row.get(key, ""), path) for key in folder.metrics}
         found.append(ResultRow({key: told.get(key, "") for key in (*FIRST, *LAST)}, values))

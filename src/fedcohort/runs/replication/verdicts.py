@@ -22,6 +22,7 @@ from fedcohort.util.errors import UserError
 
 Verdict = Literal["open", "reversed", "undecided", "not reproduced", "weaker", "confirmed"]
 HALF = 0.5
+DIGITS = 12
 
 
 class Judged(NamedTuple):
@@ -71,13 +72,19 @@ def _judged(folder: Folder, claim: Claim, results: Sequence[ResultRow]) -> Judge
     if paper is None:
         if not all(known):
             raise UserError(f"{folder.name}: '{claim.about}': the paper's numbers are not in expected.csv")
-        values = [each[0].value for each in known]
-        paper = values[0] - (values[1] if isinstance(claim.against, str) else claim.against)
+        own, *others = (each[0].value for each in known)
+        other = others[0] if others else float(claim.against)
+        paper = own / other - 1 if claim.relative else own - other
+    if math.isnan(paper):
+        raise UserError(f"{folder.name}: '{claim.about}': expected.csv has no number of the paper's for it")
     if not paper:
         raise UserError(f"{folder.name}: '{claim.about}': the paper's difference is 0, which is no claim")
     mine = by_seed(results, Cell(claim.conditions, claim.method), claim.metric)
     if isinstance(claim.against, str):
-        theirs = by_seed(results, Cell(claim.conditions, claim.against), claim.metric)
+        cell = Cell(claim.conditions, claim.method)
+        read = {(each.seed, each.about.get("data")) for each in results if each.cell == cell}
+        alike = [each for each in results if (each.seed, each.about.get("data")) in read]
+        theirs = by_seed(alike, Cell(claim.conditions, claim.against), claim.metric)
     else:
         theirs = dict.fromkeys(mine, claim.against / UNITS[unit])
     pairs = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
@@ -85,5 +92,6 @@ def _judged(folder: Folder, claim: Claim, results: Sequence[ResultRow]) -> Judge
         gaps = [one / other - 1 for one, other in pairs if other]
     else:
         gaps = [(one - other) * UNITS[unit] for one, other in pairs]
+    gaps = [round(gap, DIGITS) for gap in gaps if math.isfinite(gap)]  # roundings are no difference
     ours = interval(gaps, [0.0] * len(gaps))
     return Judged(claim, paper, gaps, ours, verdict(paper, ours), "" if claim.relative else unit)
