@@ -296,13 +296,7 @@ def papers_page() -> str:
     sections = [generated("src/fedcohort/presets/*.toml"), PAPERS]
     for paper, citation in papers().items():
         rows = [
-            (
-                entry.what,
-                entry.about,
-                condition_names(entry),
-                method_names(entry),
-                where_to_look(entry),
-            )
+            (entry.what, entry.about, condition_names(entry), method_names(entry), where_to_look(entry))
             for entry in shown(paper)
         ]
         columns = ("", "shows", "conditions", "methods", "where to look")

@@ -63,8 +63,7 @@ def test_shape_distance_under_both_published_scalings() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=7, unique=True),
-    st.data(),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=7, unique=True), st.data()
 )
 @settings(max_examples=40, deadline=None)
 def test_weighted_silhouette_is_the_silhouette_of_repeated_points(points: list, data) -> None:

@@ -185,11 +185,7 @@ def ranking_scores(counts: ArrayLike) -> tuple[float, float]:
 
 
 def rounds_to_target(
-    accuracy: ArrayLike,
-    target: float,
-    rounds: ArrayLike | None = None,
-    consecutive: int = 1,
-    window: int = 1,
+    accuracy: ArrayLike, target: float, rounds: ArrayLike | None = None, consecutive: int = 1, window: int = 1
 ) -> float:
     """The first round at which ``target`` is reached; infinity if it never is.
 
