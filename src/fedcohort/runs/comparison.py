@@ -79,8 +79,6 @@ class Watcher(Protocol):
 
     def fail(self, method: str, seed: int, error: Exception) -> None: ...
 
-    def stop(self) -> None: ...
-
 
 @dataclass(frozen=True)
 class PlannedRun:
