@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import house
+import reference_traffic
 import replications
 import role_page
+from reference_traffic import traffic
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
@@ -23,9 +25,7 @@ from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
 from fedcohort.runs import client_messages
 from fedcohort.runs.method_catalogue import describe
-from fedcohort.testing import reference_traffic
 from fedcohort.testing.pairs import parts, refusal
-from fedcohort.testing.reference_traffic import traffic
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
