@@ -94,11 +94,11 @@ def _show(draft: "Draft", console: "Console") -> None:
 
 
 def _columns(columns: "Sequence[Seen]") -> "Table":
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    from fedcohort.cli.console import table_of
+
+    table = table_of(None)
     table.add_column("column", overflow="fold", max_width=28)
     table.add_column("is read as", no_wrap=True)
     table.add_column("what is in it", overflow="fold")
