@@ -25,10 +25,7 @@ WIDE, LEFT, RIGHT, ROW = (
 )  # pixels: as wide as a page of the site, so that words stay readable
 LETTERS = 48  # of a line on the left
 LEAST, MOST = -1.5, 2.5  # shares of the paper's difference that are drawn
-SCALES = {
-    "paper": "At the paper's scale",
-    "small": "Scaled tests",
-}
+SCALES = {"paper": "At the paper's scale", "small": "Scaled tests"}
 
 
 class Axis(NamedTuple):

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import house
+import reference_traffic
 import replications
 import role_page
+from reference_traffic import traffic
 
 from fedcohort.core.method import METHODS
 from fedcohort.core.roles import ROLES
@@ -23,9 +25,7 @@ from fedcohort.presets import papers
 from fedcohort.presets.experiments import Shown, shown
 from fedcohort.runs import client_messages
 from fedcohort.runs.method_catalogue import describe
-from fedcohort.testing import reference_traffic
 from fedcohort.testing.pairs import parts, refusal
-from fedcohort.testing.reference_traffic import traffic
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -296,13 +296,7 @@ def papers_page() -> str:
     sections = [generated("src/fedcohort/presets/*.toml"), PAPERS]
     for paper, citation in papers().items():
         rows = [
-            (
-                entry.what,
-                entry.about,
-                condition_names(entry),
-                method_names(entry),
-                where_to_look(entry),
-            )
+            (entry.what, entry.about, condition_names(entry), method_names(entry), where_to_look(entry))
             for entry in shown(paper)
         ]
         columns = ("", "shows", "conditions", "methods", "where to look")

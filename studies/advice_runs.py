@@ -87,11 +87,7 @@ METHODS = (
 )
 RATES = (0.01, 0.03, 0.1, 0.3)  # of the clients' steps, of which each method takes the best for its data
 LAST = 12  # rounds at the end over which accuracy is averaged
-SETTINGS = {
-    "rounds": 40,
-    "model": {"name": "mlp", "widths": [64]},
-    "evaluate": {"every": 4, "last": LAST},
-}
+SETTINGS = {"rounds": 40, "model": {"name": "mlp", "widths": [64]}, "evaluate": {"every": 4, "last": LAST}}
 LOCAL = {"epochs": 2, "batch": 16}
 
 

@@ -29,8 +29,5 @@ def train(message: Message, context: Context) -> Message:
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = plain_torch.examples(data, config["round"], config["place"])
     plain_torch.train(network, x, y, data.job)
-    answer = {
-        "arrays": ArrayRecord(network.state_dict()),
-        "metrics": MetricRecord({"num-examples": len(y)}),
-    }
+    answer = {"arrays": ArrayRecord(network.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
     return Message(content=RecordDict(answer), reply_to=message)

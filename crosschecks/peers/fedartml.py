@@ -16,11 +16,7 @@ PACKAGE.__path__ = list(SPEC.submodule_search_locations or []) if SPEC else []
 sys.modules["fedartml"] = PACKAGE
 
 from fedartml.fl_split_as_federated_data import SplitAsFederatedData
-from fedartml.function_base import (
-    earth_movers_distance,
-    hellinger_distance,
-    jensen_shannon_distance,
-)
+from fedartml.function_base import earth_movers_distance, hellinger_distance, jensen_shannon_distance
 
 from crosschecks.problem import read, report
 

@@ -90,10 +90,7 @@ SETTINGS = {
     "method that is a number": ([method("3")], "method.0"),
     "empty method list": (["method=[]"], "the list is empty"),
     "empty list of parts": ([method("{parts=[]}")], "method.0.parts"),
-    "part without a name": (
-        [method("{parts=[{mu=1}]}")],
-        "each part is a table with a name",
-    ),
+    "part without a name": ([method("{parts=[{mu=1}]}")], "each part is a table with a name"),
     "parts that are no list": ([method("{parts='fedprox'}")], "method.0.parts"),
     "settings beside parts": ([method("{parts=['fedprox'], mu=1}")], "method.0.parts"),
     "combination as a part": ([method("{parts=['fedprox+fedavgm']}")], "'fedprox+fedavgm' is several parts"),

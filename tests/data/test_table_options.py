@@ -75,8 +75,7 @@ def test_a_test_table_is_read_with_the_same_options(csv: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "filled"),
-    [("federated", [40, 2.5]), ("client", [60, 1.5]), ("none", [60, 1.5])],
+    ("scale", "filled"), [("federated", [40, 2.5]), ("client", [60, 1.5]), ("none", [60, 1.5])]
 )
 def test_medians_fill_what_is_missing(csv: Path, scale: str, filled: list[float]) -> None:
     """Ages 30, 40 and 60, of the south 60; doses 1.5, 2.5 and 4, of the north 1.5."""

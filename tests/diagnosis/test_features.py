@@ -13,12 +13,7 @@ from fedcohort.cli.diagnosis_tables import show_features
 from fedcohort.data import Federation, Split, SplitPlan, federate, load
 from fedcohort.data.partition import partitioner
 from fedcohort.diagnosis.features import diagnose_features
-from fedcohort.stats.attribute_psi import (
-    attributes,
-    bin_counts,
-    feature_psi,
-    quantity_terms,
-)
+from fedcohort.stats.attribute_psi import attributes, bin_counts, feature_psi, quantity_terms
 
 
 def federation(x: np.ndarray, owner: np.ndarray, columns: dict[str, int] | None = None) -> Federation:

@@ -376,10 +376,7 @@ def after_rounds(task: Task, engine: ReferenceEngine | None = None, method: str 
 
 @pytest.mark.parametrize(
     "end",
-    [
-        lambda: [nn.Conv2d(4, 10, 6), nn.Flatten()],
-        lambda: [nn.Flatten(), nn.Linear(144, 10), nn.ReLU()],
-    ],
+    [lambda: [nn.Conv2d(4, 10, 6), nn.Flatten()], lambda: [nn.Flatten(), nn.Linear(144, 10), nn.ReLU()]],
     ids=["a convolution", "ReLU"],
 )
 def test_networks_that_do_not_end_with_a_linear_layer_are_left_to_others(end):

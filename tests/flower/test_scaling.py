@@ -129,10 +129,7 @@ def liar(change: dict[str, torch.Tensor]) -> object:
     [
         ({"mean": torch.full((4,), torch.nan, dtype=torch.float64)}, "number is not between"),
         ({"spread": torch.full((4,), -1.0, dtype=torch.float64)}, "number is not between 0 and"),
-        (
-            {"mean": torch.full((4,), 1e200, dtype=torch.float64)},
-            "-1e+30 and 1e+30: their mean",
-        ),
+        ({"mean": torch.full((4,), 1e200, dtype=torch.float64)}, "-1e+30 and 1e+30: their mean"),
         ({"number": torch.full((4,), 1e6, dtype=torch.float64)}, "how many numbers each column has"),
         ({"mean": torch.zeros(3, dtype=torch.float64)}, "the wrong shape"),
         ({"mean": torch.zeros(4)}, "the wrong shape"),

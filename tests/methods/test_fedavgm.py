@@ -12,8 +12,7 @@ from support.toy import play_toy, position, profile_of, round_of, updates_of
 
 
 @pytest.mark.parametrize(
-    ("nesterov", "first", "second"),
-    [(False, (1.3, 0.9), (1.61, 1.03)), (True, (1.51, 0.83), (1.827, 1.121))],
+    ("nesterov", "first", "second"), [(False, (1.3, 0.9), (1.61, 1.03)), (True, (1.51, 0.83), (1.827, 1.121))]
 )
 def test_two_steps(nesterov, first, second):
     """x = (1, 1), D1 = (.3, -.1), D2 = (.1, .2), beta = .7.

@@ -25,10 +25,7 @@ MEMORY = {"cluster": CLUSTERS, "latency": LATENCY, "loss": torch.full((6,), torc
 
 @pytest.mark.parametrize(
     ("rho", "odds"),
-    [
-        (0.5, (0.433551198, 0.261437908, 0.305010893)),
-        (0.95, (0.543968549, 0.024829299, 0.431202152)),
-    ],
+    [(0.5, (0.433551198, 0.261437908, 0.305010893)), (0.95, (0.543968549, 0.024829299, 0.431202152))],
 )
 def test_odds(rho, odds):
     """Mean latencies 3, 8, 4: tau = .625, 0, .5. Mean losses .8, 1.5, .4 of 2.7.

@@ -58,13 +58,7 @@ class Deployment:
     """Use as a context manager; what is below ``folder`` stays for the test to look at."""
 
     def __init__(
-        self,
-        folder: Path,
-        network: Network,
-        experiment: dict,
-        clients: int,
-        load: str = "",
-        wanted: int = 0,
+        self, folder: Path, network: Network, experiment: dict, clients: int, load: str = "", wanted: int = 0
     ) -> None:
         self.folder, self.network = folder, network
         self.certs, self.home, self.app = folder / "certs", folder / "server", folder / "app"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcohort.util.words import counted
+from fedcohort.util.words import counted, some
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,8 @@ from fedcohort.util.words import counted
 )
 def test_one_is_not_told_of_several(number, what, words):
     assert counted(number, what) == words
+
+
+def test_of_many_the_first_are_named():
+    assert [some("abc", most) for most in (2, 3)] == ["a, b and 1 more", "a, b, c"]
+    assert some(range(9), 1, "{:.1f}".format) == "0.0 and 8 more"

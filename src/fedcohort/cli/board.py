@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fedcohort.cli.console import table_of
 from fedcohort.runs.workers.schedule import Pace
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -40,8 +40,7 @@ class RunLine:
 
 def board(lines: Sequence[RunLine], title: str | Text) -> Table:
     """All runs, one line each."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.padding = (0, 1, 0, 0)
+    table = table_of(title, padding=(0, 1, 0, 0))
     table.add_column("method", overflow="fold", min_width=12, max_width=36)
     for name in ("seed", "round", "global\naccuracy", "so far", "groups", "clients\n/s", "left"):
         table.add_column(name, justify="left" if name == "so far" else "right", no_wrap=True)

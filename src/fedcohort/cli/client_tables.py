@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fedcohort.cli.console import table_of
 from fedcohort.diagnosis.assign import Joining
 from fedcohort.diagnosis.drift import Drift
 from fedcohort.util.words import counted
@@ -26,7 +25,7 @@ def joining_page(joining: Joining, everything: bool = False) -> RenderableType:
 def _joining(joining: Joining, everything: bool) -> Iterator[RenderableType]:
     by_loss = joining.hellinger is None or joining.psi is None or joining.farthest is None
     columns = (">loss",) if by_loss else (">distance", ">Hellinger", ">farthest member", ">PSI")
-    table = _table(f"Joining by {joining.rule}", "client", "", ">group", ">clients", *columns)
+    table = table_of(f"Joining by {joining.rule}", "client", "", ">group", ">clients", *columns)
     for row, client in enumerate(joining.clients):
         order = np.argsort(joining.value[row], kind="stable").tolist()
         for rank, column in enumerate(order if everything else order[:NEAREST]):
@@ -73,7 +72,7 @@ def _drift(drift: Drift, everything: bool) -> Iterator[RenderableType]:
     )
     order = np.argsort(-drift.psi, kind="stable").tolist()
     shown = order if everything else order[:CLIENTS]
-    table = _table(
+    table = table_of(
         "Clients, most shifted first",
         "client",
         ">then",
@@ -105,7 +104,7 @@ def _drift(drift: Drift, everything: bool) -> Iterator[RenderableType]:
 def _moves(drift: Drift) -> RenderableType:
     if not drift.moved:
         return Text(f"Nobody needs another group (by {drift.rule}).")
-    table = _table(
+    table = table_of(
         f"Nearer to another group now, by {drift.rule}", "client", ">from", ">to", ">own", ">nearest"
     )
     for name, moved in drift.moved.items():
@@ -118,13 +117,3 @@ def _moved_classes(drift: Drift, row: int) -> str:
     """The two classes that add most to PSI, with the change of their shares."""
     top = [c for c in np.argsort(-drift.terms[row], kind="stable")[:2].tolist() if drift.shift[row, c]]
     return ", ".join(f"{drift.classes[c]} {drift.shift[row, c] * 100:+.0f} points" for c in top) or "none"
-
-
-def _table(title: str, *columns: str) -> Table:
-    """A table whose columns are left-aligned unless their name starts with ``>``."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.caption_justify = "left"
-    for name in columns:
-        right = name.startswith(">")
-        table.add_column(name.lstrip(">"), justify="right" if right else "left", overflow="fold")
-    return table

@@ -3,8 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+PLAIN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}  # no line but one below the heads
+HEADED: dict[str, Any] = {"title_style": "bold", "title_justify": "left", "caption_justify": "left"}
 
 
 class PlainConsole(Console):
@@ -21,3 +27,12 @@ def _shown(text: str) -> str:
     return "".join(
         each if each.isprintable() or each == "\n" else " " if each.isspace() else "?" for each in text
     )
+
+
+def table_of(title: str | Text | None, *columns: str, **looks: Any) -> Table:
+    """A table whose columns are left-aligned unless their name starts with ``>``."""
+    table = Table(title=title, **{**PLAIN, **HEADED, **looks})
+    for name in columns:
+        right = name.startswith(">")
+        table.add_column(name.lstrip(">"), justify="right" if right else "left", overflow="fold")
+    return table

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from fedcohort.cli.console import PlainConsole
+from fedcohort.cli.console import PlainConsole, table_of
 from fedcohort.diagnosis.diagnosis import Diagnosis
 from fedcohort.diagnosis.features import HOW_TO_READ, FeatureSkew, most
 from fedcohort.stats.label_distances import Array
@@ -193,15 +193,7 @@ def _clients_by_features(skew: FeatureSkew, limit: int) -> Table:
 
 
 def _table(title: str, *columns: str, caption: str | None = None) -> Table:
-    """A table whose columns are left-aligned unless their name starts with ``>``."""
-    table = Table(title=title, caption=caption, box=box.ROUNDED, border_style="dim")
-    table.title_justify = table.caption_justify = "left"
-    table.title_style = "bold"
-    for name in columns:
-        table.add_column(
-            name.lstrip(">"), justify="right" if name.startswith(">") else "left", overflow="fold"
-        )
-    return table
+    return table_of(title, *columns, caption=caption, box=box.ROUNDED, border_style="dim", pad_edge=True)
 
 
 def _largest(diagnosis: Diagnosis, counts: Array) -> str:

@@ -11,6 +11,7 @@ import typer
 from fedcohort.cli.options import Client
 from fedcohort.util.errors import UserError
 from fedcohort.util.names import safe_name
+from fedcohort.util.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,8 +83,8 @@ def _show(draft: "Draft", console: "Console") -> None:
     federation, used = draft.federation, int(draft.federation.sizes.sum())
     facts = {
         "rows": f"{used:,}" if used == draft.rows else f"{used:,} of {draft.rows:,}",
-        "clients": f"{federation.num_clients}: {_some(federation.clients)}",
-        "classes": f"{federation.num_classes}: {_some(federation.classes)}",
+        "clients": f"{federation.num_clients}: {some(federation.clients, NAMED, safe_name)}",
+        "classes": f"{federation.num_classes}: {some(federation.classes, NAMED, safe_name)}",
     }
     head = Table.grid(padding=(0, 2))
     for name, fact in (*facts.items(), *(("note", note) for note in draft.notes)):
@@ -93,11 +94,11 @@ def _show(draft: "Draft", console: "Console") -> None:
 
 
 def _columns(columns: "Sequence[Seen]") -> "Table":
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    from fedcohort.cli.console import table_of
+
+    table = table_of(None)
     table.add_column("column", overflow="fold", max_width=28)
     table.add_column("is read as", no_wrap=True)
     table.add_column("what is in it", overflow="fold")
@@ -112,8 +113,3 @@ def _columns(columns: "Sequence[Seen]") -> "Table":
             kinds = ", ".join(f"{number} {kind}" for kind, number in more.items())
             table.add_row(f"... {more.total()} more", "" if read else "left out", kinds, "")
     return table
-
-
-def _some(names: "Sequence[str]") -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(safe_name(name) for name in names[:NAMED]) + more

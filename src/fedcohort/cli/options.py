@@ -29,18 +29,15 @@ Label = Annotated[
     str | None, typer.Option(help="The label column: the table has one row per sample, not per client.")
 ]
 OnRay = Annotated[
-    str | None,
-    typer.Option("--ray", help="Run on a Ray cluster: local (a private one), auto, or host:port."),
+    str | None, typer.Option("--ray", help="Run on a Ray cluster: local (a private one), auto, or host:port.")
 ]
 Track = Annotated[
-    list[str] | None,
-    typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable)."),
+    list[str] | None, typer.Option(help="Also tell tensorboard, mlflow or wandb: --track wandb (repeatable).")
 ]
 
 
 Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="With --resume: execute the modules that the directory's files name."),
+    bool, typer.Option("--trust", help="With --resume: execute the modules that the directory's files name.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Start very many runs without asking.")]
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+
+from fedcohort.cli.console import table_of
 
 
 def preset_tables(listed: Mapping[str, Any]) -> Group:
@@ -24,7 +25,7 @@ def preset_tables(listed: Mapping[str, Any]) -> Group:
 
 def _words(paper: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     """Words that one entry of the paper's file spells are one line."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table = table_of(None, expand=True)
     table.add_column("further words", overflow="fold", ratio=1)
     table.add_column(f"after which conditions of {paper}, and where the paper states it", ratio=1)
     lines: dict[tuple[str, str, str], list[str]] = {}
@@ -38,7 +39,7 @@ def _words(paper: str, entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _table(entries: Sequence[Mapping[str, Any]], kind: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table = table_of(None, expand=True)
     table.add_column(kind, overflow="fold", ratio=1)
     table.add_column("where the paper states it", ratio=1)
     for entry in entries:

@@ -24,8 +24,7 @@ LISTED = ("paper", "small")
 
 def replicate(
     table: Annotated[
-        str | None,
-        typer.Argument(help="The table, as paper/table, or 'paper/*'; without it all are listed."),
+        str | None, typer.Argument(help="The table, as paper/table, or 'paper/*'; without it all are listed.")
     ] = None,
     scale: Annotated[
         Literal["paper", "small", "smoke"],

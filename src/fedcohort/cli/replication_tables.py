@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from fedcohort.cli.board import duration
+from fedcohort.cli.console import table_of
 from fedcohort.cli.tables import messages, results
 from fedcohort.runs.outcomes.standings import deviation
 from fedcohort.runs.replication.folders import UNITS, Published
@@ -127,7 +127,7 @@ def show_table(asked: Replication) -> None:
 
 
 def _table(titles: Sequence[str], wraps: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = table_of(None, padding=(0, 1, 0, 0))
     for title in titles:
         table.add_column(title, overflow="fold", no_wrap=title not in wraps)
     return table

@@ -7,11 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
-from fedcohort.cli.console import PlainConsole
+from fedcohort.cli.console import PlainConsole, table_of
 from fedcohort.runs.outcomes.cells import TableCell
 from fedcohort.runs.outcomes.conditions import in_words, text
 from fedcohort.runs.outcomes.flat import Settings
@@ -34,7 +32,7 @@ WIDE = 10_000  # characters: what a terminal cannot show it wraps
 def as_text(table: Tabulated) -> str:
     """For a terminal, where the best is bold. Above each column are values of the settings that stand above
     the rows; a wide table is not cut."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = table_of(None)
     above = "".join(f"{safe_name(key)}\n" for key in table.columns)
     for place, key in enumerate(map(safe_name, table.rows)):
         shown.add_column(Text((re.sub(".", "", above) if place else above) + key))

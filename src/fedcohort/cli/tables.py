@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fedcohort.cli.console import PlainConsole
+from fedcohort.cli.console import PLAIN, PlainConsole, table_of
 from fedcohort.core.evaluate import VALIDATION
 from fedcohort.core.roles import ROLES
 from fedcohort.runs.outcomes.conditions import in_words
@@ -106,8 +105,7 @@ def _scores(
 ) -> Table:
     """A line for each method, the best of each column in bold; ``spread``: with the deviation over seeds;
     ``more`` are columns of words."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.padding = (0, 1, 0, 0)
+    table = table_of(title, padding=(0, 1, 0, 0))
     table.add_column("method", overflow="fold", min_width=14, max_width=40)
     best = {}
     for key, title, more_is_better, _ in shown:
@@ -132,13 +130,7 @@ def rounds_table(standings: Sequence[Standing]) -> Table | None:
     wanted = titles(standings[0].mean)
     if not wanted:
         return None
-    table = Table(
-        title="Global accuracy over the rounds",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    table = table_of("Global accuracy over the rounds")
     table.add_column("method", overflow="fold", min_width=14, max_width=40)
     for title in wanted.values():
         table.add_column(title, justify="right")
@@ -149,7 +141,7 @@ def rounds_table(standings: Sequence[Standing]) -> Table | None:
 
 def method_table(entries: Sequence[dict[str, Any]]) -> Table:
     """All methods, a line each, by role."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table = table_of(None, expand=True)
     table.add_column("method", no_wrap=True)
     table.add_column("role")
     table.add_column("what it does", ratio=4)
@@ -179,7 +171,7 @@ def method_page(entry: dict[str, Any]) -> Group:
     if entry["differences"]:
         lines += ["", "Where we differ from the paper", Text(entry["differences"])]
     if entry["parameters"]:
-        table = Table("parameter", "default", "takes", "meaning", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table("parameter", "default", "takes", "meaning", **PLAIN)
         for parameter in entry["parameters"]:
             takes = f"{parameter['type']} {parameter['range']}".strip()
             table.add_row(parameter["name"], str(parameter["default"]), takes, parameter["about"])
@@ -190,7 +182,7 @@ def method_page(entry: dict[str, Any]) -> Group:
 
 def combination_page(entry: dict[str, Any]) -> Group:
     """Several parts together: which of them answers which question."""
-    table = Table("role", "part", "what it does", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table("role", "part", "what it does", **PLAIN)
     for part in entry["parts"]:
         settings = ", ".join(f"{name}={value}" for name, value in part["settings"].items())
         roles = ",\n".join(part["roles"]).replace("_", " ")
@@ -202,7 +194,7 @@ def _messages(entry: dict[str, Any]) -> list[Any]:
     """What clients are sent and tell, and what must be known."""
     lines: list[Any] = []
     for key, words in (("receives", "a client of a deployment receives"), ("leaves", "leaves it")):
-        table = Table("message", "when, and whose", "what", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table("message", "when, and whose", "what", **PLAIN)
         table.add_column("bytes", justify="right")
         for each in entry[key]:
             table.add_row(each["message"], each["when"], each["what"], f"{each['bytes']:,}")
@@ -220,13 +212,13 @@ def bench_tables(measured: dict[str, Any]) -> Group:
     training = {name: job for name, job in jobs.items() if "engine_ms" in job}
     if training:
         titles = ("job", *(column.replace("_", " ") for column in columns))
-        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, title="Milliseconds a round (medians)")
+        table = Table(*titles, **PLAIN, title="Milliseconds a round (medians)")
         for name, job in training.items():
             table.add_row(name, *(f"{job[column]:,}" if column in job else "" for column in columns))
         parts.append(table)
     for name, job in jobs.items():
         if name not in training:
-            table = Table(name, "", box=box.SIMPLE_HEAD, pad_edge=False)
+            table = Table(name, "", **PLAIN)
             for key, value in job.items():
                 for about, told in value.items() if isinstance(value, dict) else [("", value)]:
                     shown = told if isinstance(told, str) else f"{told:,}"

@@ -131,17 +131,13 @@ def _methods(tuning: "Tuning", done: "list[Trial]") -> list[dict[str, Any]]:
 
 
 def _show(tuning: "Tuning", done: "list[Trial]") -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
+    from fedcohort.cli.console import table_of
     from fedcohort.cli.tables import results
 
-    board = Table(
-        title="Best on held-out data", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-    )
-    for title in ("method", "accuracy", "rounds", "trials", "settings"):
-        board.add_column(title, overflow="fold")
+    columns = "method", "accuracy", "rounds", "trials", "settings"
+    board = table_of("Best on held-out data", *columns, pad_edge=True)
     for found in sorted(_methods(tuning, done), key=lambda each: -each["accuracy"]):
         values = ", ".join(f"{key}={value:g}" for key, value in found["settings"].items()) or "as in the file"
         numbers = f"{found['accuracy']:.1%}", str(found["rounds"]), str(found["trials"])

@@ -283,14 +283,7 @@ def round_rows(method: Method, report: Report, state: State, task: Task, profile
     group = state.grouping["group"]
     answered = set(report.answered.tolist())
     trained = [
-        Row(
-            number,
-            "cohort",
-            names[c],
-            str(int(group[c])),
-            "trained",
-            float(c in answered),
-        )
+        Row(number, "cohort", names[c], str(int(group[c])), "trained", float(c in answered))
         for c in report.selected.tolist()
     ]
     of_groups = [

@@ -16,7 +16,7 @@ from fedcohort.data.features import hash_texts
 from fedcohort.data.tables import COMMA, FILE, PLAIN, require
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import between
-from fedcohort.util.words import counted
+from fedcohort.util.words import counted, some
 
 if TYPE_CHECKING:
     import polars as pl
@@ -219,9 +219,8 @@ def refuse_gaps(columns: Sequence[Column], frame: "pl.DataFrame", cure: str) -> 
         (first, rows), *others = empty.items()
         told = f"column '{first}' is empty in {rows} of {frame.height} rows"
         if others:
-            named = ", ".join(f"'{name}' ({missing})" for name, missing in list(empty.items())[:SHOWN])
-            more = f" and {len(empty) - SHOWN} more" if len(empty) > SHOWN else ""
-            told = f"columns are empty in some of {frame.height} rows: {named}{more}"
+            named = some([f"'{name}' ({missing})" for name, missing in empty.items()], SHOWN)
+            told = f"columns are empty in some of {frame.height} rows: {named}"
         raise UserError(f"{told}: {cure}")
 
 

@@ -18,6 +18,7 @@ from fedcohort.methods.one import One
 from fedcohort.runs.stored import FinishedRun
 from fedcohort.stats.label_distances import Array, proportions, psi_terms
 from fedcohort.util.errors import UserError
+from fedcohort.util.words import some
 
 Band = Literal["stable", "moderate", "major", "chance"]
 MODERATE, MAJOR = 0.1, 0.25
@@ -161,6 +162,5 @@ def _notes(old: Counts, new: Counts) -> tuple[str, ...]:
     ):
         for where, only in (("old", sorted(set(a) - set(b))), ("new", sorted(set(b) - set(a)))):
             if only:
-                more = f" and {len(only) - 5} more" if len(only) > 5 else ""
-                notes.append(f"Only the {where} table has the {what} {', '.join(only[:5])}{more}.")
+                notes.append(f"Only the {where} table has the {what} {some(only, 5)}.")
     return tuple(notes)

@@ -15,6 +15,7 @@ from fedcohort.stats.clustering import EXACT, MANY, Labels
 from fedcohort.stats.label_distances import Array, pooled, proportions
 from fedcohort.stats.label_groups import Suggestion
 from fedcohort.stats.metrics import adjusted_rand
+from fedcohort.util.words import some
 
 Level = Literal["little", "moderate", "strong"]
 
@@ -146,12 +147,11 @@ def _groups_sentence(
             for item in suggestions
         )
         return f"No clear groups of several clients stand out: {', '.join(tried)}."
-    described = [_describe(clear, group, counts, class_names) for group in range(min(clear.groups, NAMED))]
-    more = f" and {clear.groups - NAMED} more" if clear.groups > NAMED else ""
+    described = some(range(clear.groups), NAMED, lambda group: _describe(clear, group, counts, class_names))
     dissent = "" if _agree(suggestions) else "; the other reading groups clients differently"
     return (
         f"{clear.groups} groups stand out by {clear.rule} (silhouette {_score(clear.label_silhouette)}): "
-        f"{', '.join(described)}{more}{dissent}."
+        f"{described}{dissent}."
     )
 
 
@@ -228,13 +228,13 @@ def _notes(counts: Array, client_names: Sequence[str], class_names: Sequence[str
             )
     empty = [client_names[i] for i in np.flatnonzero(~counts.any(axis=1)).tolist()]
     if empty:
-        notes.append(f"{_number(len(empty), 'client')} without samples left out: {_some(empty)}.")
+        notes.append(f"{_number(len(empty), 'client')} without samples left out: {some(empty, 5)}.")
     absent = [class_names[c] for c in np.flatnonzero(~counts.any(axis=0)).tolist()]
     if absent:
-        notes.append(f"{_number(len(absent), 'class', 'classes')} that no client holds: {_some(absent)}.")
-    single = [class_names[c] for c in np.flatnonzero((counts > 0).sum(axis=0) == 1).tolist()]
-    if single:
-        notes.append(f"{_number(len(single), 'class', 'classes')} held by a single client: {_some(single)}.")
+        notes.append(f"{_number(len(absent), 'class', 'classes')} that no client holds: {some(absent, 5)}.")
+    lone = [class_names[c] for c in np.flatnonzero((counts > 0).sum(axis=0) == 1).tolist()]
+    if lone:
+        notes.append(f"{_number(len(lone), 'class', 'classes')} held by a single client: {some(lone, 5)}.")
     missing = 1 - (counts > 0).sum() / (counts.any(axis=0).sum() * counts.any(axis=1).sum())
     if missing > 0:
         notes.append(
@@ -262,7 +262,3 @@ def _score(value: float) -> str:
 
 def _number(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

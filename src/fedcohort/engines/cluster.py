@@ -27,11 +27,7 @@ from fedcohort.util.errors import UserError
 LOCAL, AUTO = "local", "auto"
 HEARD = 5.0  # seconds in which a cluster has to answer a first knock
 TWICE = 2  # how often a process is started on a machine on which it died
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
 
 SEVERAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # on any system: "0" is for the loopback interface only

@@ -131,10 +131,7 @@ class Node:
         return self._try(asked, models, lambda engine, trial: engine.losses(trial, samples, number))
 
     def survey(
-        self,
-        asked: Mapping[int, Tried],
-        models: Mapping[int, Weights],
-        answer: Callable[[Tensor], Tensor],
+        self, asked: Mapping[int, Tried], models: Mapping[int, Weights], answer: Callable[[Tensor], Tensor]
     ) -> dict[int, Tensor]:
         return self._try(asked, models, lambda engine, trial: engine.survey(trial, answer)[1])
 

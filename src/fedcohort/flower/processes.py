@@ -87,10 +87,10 @@ class Process:
         self._reader.join()
 
 
-def free_port(host: str = "127.0.0.1") -> int:
+def free_port() -> int:
     """A port nobody listens on, for a process that only its own children talk to."""
     with socket.socket() as probe:
-        probe.bind((host, 0))
+        probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 

@@ -12,14 +12,7 @@ from fedcohort.core.engine import Answer, Order, Scores
 from fedcohort.core.method import Method
 from fedcohort.core.optimiser import reach
 from fedcohort.core.records import Memory, View
-from fedcohort.core.schema import (
-    SLACK,
-    Fields,
-    by_class_fields,
-    cross_fields,
-    score_fields,
-    training_fields,
-)
+from fedcohort.core.schema import SLACK, Fields, by_class_fields, cross_fields, score_fields, training_fields
 from fedcohort.core.tally import Tally
 from fedcohort.core.trust import Trust, middle
 from fedcohort.core.uploads import decoded

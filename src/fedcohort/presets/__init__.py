@@ -27,17 +27,9 @@ from fedcohort.util.expression import parse
 from fedcohort.util.settings import build
 
 __all__ = [
-    "Conditions",
-    "Preset",
-    "conditions",
-    "fill",
-    "listing",
-    "papers",
-    "preset",
-    "presets",
-    "read_method",
+    "Conditions", "Preset", "conditions", "fill", "listing", "papers", "preset", "presets", "read_method",
     "under_conditions",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

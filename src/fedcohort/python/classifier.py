@@ -179,11 +179,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[answers.argmax(1)]
 
     def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        clients: ArrayLike | None = None,
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, clients: ArrayLike | None = None
     ) -> float:
         """The accuracy of :meth:`predict`."""
         return float(accuracy_score(y, self.predict(X, clients), sample_weight=sample_weight))

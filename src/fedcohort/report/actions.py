@@ -60,10 +60,7 @@ def actions(conclusion: Conclusion) -> Iterator[Led]:
     bad = [len(Service(conclusion.evidence, run).bad) for run in runs]
     if any(bad):
         most = f"{'up to ' * (min(bad) < max(bad))}{max(bad)} of {len(runs[0].clients)}"
-        yield Led(
-            "",
-            f"Look first at those served worse than luck explains, {most} clients (Who is served).",
-        )
+        yield Led("", f"Look first at those served worse than luck explains, {most} clients (Who is served).")
         if not any(standing.mean.get("groups", 1) > 1 for standing in conclusion.usable):
             yield Led("", "Add models of clients' or groups' own: fedavg+finetune and clust_psi_pfl.")
     if missed := _missed(conclusion):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcohort.report.evidence import Evidence, Run
 from fedcohort.report.page import Led
-from fedcohort.report.standings import against_leader, copies_of, standings_of, sureness
+from fedcohort.report.standings import against_leader, copies_of, is_share, standings_of, sureness
 from fedcohort.runs.outcomes.over_rounds import ACCURACY
 from fedcohort.runs.outcomes.standings import (
     UNKNOWN,
@@ -140,7 +140,3 @@ class Conclusion:
     @property
     def _pooled(self) -> list[Standing]:
         return [standing for standing in self.standings if standing.method in self.evidence.pooled]
-
-
-def is_share(key: str) -> bool:
-    return nature(key)[1] in ("percent", "share")

@@ -180,12 +180,7 @@ def psi_card(counts: Array, clients: Sequence[str], classes: Sequence[str], tags
             "class",
             "",
             130 + 18 * len(most),
-            coloraxis={
-                "cmin": -reach,
-                "cmax": reach,
-                "colorscale": DIVERGING,
-                "colorbar": BAR,
-            },
+            coloraxis={"cmin": -reach, "cmax": reach, "colorscale": DIVERGING, "colorbar": BAR},
             xaxis={"type": "category", "domain": [0, 0.72], "showgrid": False},
             xaxis2={"title": {"text": "PSI"}, "domain": [0.75, 1]},
             yaxis=client_axis(len(most)),

@@ -1,7 +1,5 @@
 """Who is badly served, why, and what to try: the numbers of one run in plain sentences."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from fedcohort.report.evidence import Evidence, Run
@@ -10,7 +8,7 @@ from fedcohort.report.page import Card, Led, TextTable
 from fedcohort.report.service import Service, worst_tenth
 from fedcohort.stats.intervals import of_share
 from fedcohort.stats.label_distances import pooled, proportions
-from fedcohort.util.words import counted
+from fedcohort.util.words import counted, some
 
 TOLD = 4  # clients about whom there is a paragraph
 LISTED = 15
@@ -84,7 +82,7 @@ def _by_method(service: Service) -> str | None:
         return None
     none = [title for title in bad if not bad[title]]
     counts = ", ".join(f"{bad[title]} with {title}" for title in many)
-    return f"Clients served worse than luck explains: {counts}{'; none with ' * bool(none)}{_some(none)}."
+    return f"Clients served worse than luck explains: {counts}{'; none with ' * bool(none)}{some(none, 8)}."
 
 
 def paragraph(service: Service, client: int) -> str:
@@ -197,7 +195,3 @@ def _table(service: Service) -> TextTable:
 
 def _percent(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.0%}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -98,7 +98,7 @@ def leaderboard_card(evidence: Evidence) -> Card:
     told = [*columns(standings), *class_columns(standings), *aside_columns(standings)]
     heads = ["method", ">seeds", *(">" + title.strip().replace("\n", " ") for _, title, _, _ in told)]
     if tests:
-        scale = "points" if _in_points(standings[0]) else "how far"
+        scale = "points" if is_share(standings[0].metric) else "how far"
         heads += [f">{scale} behind the best (95\u00a0%)", ">p (Holm)"]
     rows, strong = [], set()
     for standing in standings:
@@ -151,9 +151,9 @@ def _worst(name: str, recalls: Iterable[dict[str, float]]) -> float:
     return min((own[name] for own in recalls if not np.isnan(own.get(name, np.nan))), default=np.inf)
 
 
-def _in_points(standing: Standing) -> bool:
-    """Whether differences of the number that ranks are told in hundredths."""
-    return nature(standing.metric)[1] in ("percent", "share")
+def is_share(key: str) -> bool:
+    """Whether differences of a number are told in hundredths."""
+    return nature(key)[1] in ("percent", "share")
 
 
 def rounds_card(evidence: Evidence) -> Card | None:
@@ -196,8 +196,8 @@ def _note(standings: Sequence[Standing], tests: dict[str, Paired]) -> str:
         return (
             f"The last columns compare {spelled(standings[0].metric)} with that of the first method on "
             "the same seeds, data and partition: the mean difference"
-            f"{' in percentage points' * _in_points(standings[0])} with its 95 % interval, and the p of a "
-            f"paired t-test, adjusted by Holm for {len(tests)} test{'s' * (len(tests) > 1)} (the intervals "
+            f"{' in percentage points' * is_share(standings[0].metric)} with its 95 % interval, and the p of "
+            f"a paired t-test, adjusted by Holm for {len(tests)} test{'s' * (len(tests) > 1)} (the intervals "
             f"are not). {FOUND[standings[0].ranked_by == standings[0].metric]} Few seeds can prove large "
             "differences only."
         )
@@ -212,7 +212,7 @@ def _test_cells(standing: Standing, tests: dict[str, Paired]) -> list[str]:
     if standing.method not in tests:
         return ["–", "–"]
     test = tests[standing.method]
-    if _in_points(standing):
+    if is_share(standing.metric):
         gap = f"{100 * test.mean:.1f} ({100 * test.low:.1f} to {100 * test.high:.1f})"
     else:
         gap = f"{test.mean:.3f} ({test.low:.3f} to {test.high:.3f})"

@@ -29,13 +29,7 @@ NAME = 40  # characters of a name in a chart
 
 
 def _template(ink: str, grid: str, paper: str, full: str) -> dict[str, Any]:
-    axis = {
-        "gridcolor": grid,
-        "linecolor": grid,
-        "zerolinecolor": grid,
-        "automargin": True,
-        "ticks": "",
-    }
+    axis = {"gridcolor": grid, "linecolor": grid, "zerolinecolor": grid, "automargin": True, "ticks": ""}
     scale = [[0, paper], [1, full]]
     return {
         "layout": {

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcohort.report.actions import numbered
-from fedcohort.report.conclusion import Conclusion, is_share
+from fedcohort.report.conclusion import Conclusion
 from fedcohort.report.evidence import Evidence
 from fedcohort.report.page import Card
+from fedcohort.report.standings import is_share
 from fedcohort.report.style import COLOURS, OTHERS, figure, plain_each
 from fedcohort.runs.outcomes.standings import baseline, spelled
 from fedcohort.stats.paired import SEEDS

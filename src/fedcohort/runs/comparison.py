@@ -25,14 +25,7 @@ from fedcohort.runs.experiment import Experiment, difference
 from fedcohort.runs.longer import adopt, adopted
 from fedcohort.runs.outcomes.flat import flat
 from fedcohort.runs.outcomes.standings import Outcome, titled
-from fedcohort.runs.recorder import (
-    CLIENTS,
-    Recorder,
-    check_config,
-    disk_mistakes,
-    new_directory,
-    run_name,
-)
+from fedcohort.runs.recorder import CLIENTS, Recorder, check_config, disk_mistakes, new_directory, run_name
 from fedcohort.runs.run import Callback, run
 from fedcohort.runs.stored import (
     AGAIN,
@@ -85,8 +78,6 @@ class Watcher(Protocol):
     def end(self, outcome: Outcome) -> None: ...
 
     def fail(self, method: str, seed: int, error: Exception) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,7 @@ from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.runs.method_catalogue import remarks_on
 from fedcohort.stats.clustering.remembered import forget
 from fedcohort.testing.faulty import Backwards, NobodyTells, OneBreaks, OneTells, with_one_class, with_sizes
-from fedcohort.testing.tiny import (
-    ROUNDS,
-    accuracy,
-    assert_same,
-    copied,
-    history,
-    play,
-    tiny_task,
-    untouched,
-)
+from fedcohort.testing.tiny import ROUNDS, accuracy, assert_same, copied, history, play, tiny_task, untouched
 from fedcohort.util.settings import build
 
 

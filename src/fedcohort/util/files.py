@@ -70,11 +70,11 @@ def parse_json(text: str, path: Path, cure: str = RESTORE) -> Any:
         raise damaged(path, error, cure) from None
 
 
-def read_toml(path: Path, cure: str = RESTORE) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path, cure, TOML))
+        return tomllib.loads(read_text(path, limit=TOML))
     except (ValueError, RecursionError) as error:
-        raise damaged(path, f"it is not valid TOML: {error}", cure) from None
+        raise damaged(path, f"it is not valid TOML: {error}") from None
 
 
 def fields(table: Any, hints: Mapping[str, Any], path: Path, cure: str = RESTORE) -> dict[str, Any]:

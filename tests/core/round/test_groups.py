@@ -18,16 +18,7 @@ from fedcohort.engines.pool import PoolEngine
 from fedcohort.engines.reference import ReferenceEngine
 from fedcohort.models.flat import Weights
 from fedcohort.testing import play, tiny_task
-from support.toy import (
-    Cohorts,
-    Regrouped,
-    play_method,
-    play_toy,
-    position,
-    profile_of,
-    toy_task,
-    updates_of,
-)
+from support.toy import Cohorts, Regrouped, play_method, play_toy, position, profile_of, toy_task, updates_of
 
 BOTH_GROUPS = torch.tensor([0, 1, 1])
 

@@ -70,11 +70,7 @@ def test_labels_may_be_words() -> None:
 
 @pytest.mark.parametrize(
     ("owners", "message"),
-    [
-        ([[0, 1], [1, 2]], "two clients"),
-        ([[0, 1], [3]], "row 3 of 3"),
-        ([[0], [1]], "lost 1"),
-    ],
+    [([[0, 1], [1, 2]], "two clients"), ([[0, 1], [3]], "row 3 of 3"), ([[0], [1]], "lost 1")],
 )
 def test_check_catches_broken_protocols(owners: list[list[int]], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -36,8 +36,6 @@ class Silent(Watcher):
 
     def end(self, outcome: Outcome) -> None: ...
 
-    def stop(self) -> None: ...
-
 
 @pytest.mark.parametrize(
     ("text", "methods"),

@@ -42,16 +42,6 @@ ROLES: dict[str, type[Part]] = {
 }
 
 __all__ = [
-    "PROBES",
-    "ROLES",
-    "USES",
-    "Adaptation",
-    "Aggregator",
-    "Averaging",
-    "Grouping",
-    "Objective",
-    "Part",
-    "Selector",
-    "ServerOptimiser",
-    "Transform",
-]
+    "PROBES", "ROLES", "USES", "Adaptation", "Aggregator", "Averaging", "Grouping", "Objective", "Part",
+    "Selector", "ServerOptimiser", "Transform",
+]  # fmt: skip

@@ -13,16 +13,7 @@ from fedcohort.core.profile import Profile
 from fedcohort.core.records import Clients, Ids, Round, Updates
 from fedcohort.core.round.cohort import judge
 from fedcohort.core.round.exchange import collect, train
-from fedcohort.core.round.groups import (
-    aggregate,
-    begun,
-    counting,
-    cross,
-    inherit,
-    observe,
-    receive,
-    rounds,
-)
+from fedcohort.core.round.groups import aggregate, begun, counting, cross, inherit, observe, receive, rounds
 from fedcohort.core.round.merge import merge, present
 from fedcohort.core.round.messages import Had, round_bytes
 from fedcohort.core.round.preparation import prepare

@@ -230,11 +230,7 @@ class Table:
         shares = {name: rows / frame.height for column, rows in empty.items() for name in column.parts}
         cells = frame.height * sum(column.is_quantity for column in columns)
         by = f"{self.constant:g}" if self.missing == "constant" else f"the {self.missing}"
-        told = [
-            _kinds(columns),
-            _dropped(dropped, frame.height),
-            _filled(filled, cells, frame.height, by),
-        ]
+        told = [_kinds(columns), _dropped(dropped, frame.height), _filled(filled, cells, frame.height, by)]
         read = "; ".join(filter(None, told))
         found = {"columns": widths, "filled": filled, "empty_shares": shares, "read": read}
         return {"source": "table", **vars(self), **found}

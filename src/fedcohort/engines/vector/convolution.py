@@ -138,11 +138,7 @@ def forward_wide(
             (number, cell): code.register((bias + first)[number].spread(lanes))
             for number in range(outputs) for cell in tile
         }  # fmt: skip
-        with (
-            code.loop(depth) as channel,
-            code.loop(layer.kernel[0]) as ky,
-            code.loop(layer.kernel[1]) as kx,
-        ):
+        with code.loop(depth) as channel, code.loop(layer.kernel[0]) as ky, code.loop(layer.kernel[1]) as kx:
             corner = planes + (y * (high * row) + x * high + channel * plane + ky * row + kx)
             near = {(dy, dx): corner.vector(dy * row + dx * lanes) for dy, dx in tile}
             kernel = weights + (first * layer.patch + ky * layer.row + kx * depth + channel)

@@ -11,7 +11,7 @@ from fedcohort.runs.stored import FinishedRun, read_result
 from fedcohort.serving.model import ServedModel
 from fedcohort.stats.intervals import of_share
 from fedcohort.util.names import in_markdown, safe_name
-from fedcohort.util.words import counted
+from fedcohort.util.words import counted, some
 
 SHOWN = 50  # columns and classes that are listed
 LONGEST = 200  # characters of what others named
@@ -37,7 +37,7 @@ def card(served: Served, run: FinishedRun, chosen: str) -> str:
     made = [
         f"- method: {_code(settings.method)}, seed {settings.seed}, {_when(run)}",
         f"- chosen as: {_plain(chosen)}" if chosen else "",
-        f"- clients it serves: {_listed([list(run.group)[place] for place in clients])}",
+        f"- clients it serves: {some([list(run.group)[place] for place in clients], SHOWN, _code)}",
         f"- network: {_plain(settings.model)}; data: {_plain(settings.source)}, "
         f"partition {_plain(settings.partition)}",
         f"- sha256 of the data, as dealt to clients: {_code(facts['fingerprint'])}",
@@ -63,12 +63,12 @@ def _page(model: ServedModel, made: Iterable[str], quality: Iterable[str]) -> st
     reads, prepared = model.architecture, model.preparation
     rows = f"arrays (npz) of shape n x {' x '.join(map(str, reads.shape))}"
     if prepared.reads:
-        rows = f"tables with the columns {_listed(prepared.reads)}"
+        rows = f"tables with the columns {some(prepared.reads, SHOWN, _code)}"
     lines = [
         "# Model card",
         "",
         f"For **{_plain(model.serves)}**. It reads {rows}, and answers with one of {len(model.classes)} "
-        f"classes: {_listed(model.classes)}.",
+        f"classes: {some(model.classes, SHOWN, _code)}.",
         "",
         "```console",
         "$ fedcohort predict . new.csv --out predictions.csv",
@@ -140,11 +140,6 @@ def share(right: int, total: int) -> str:
         return "unknown, as there are none"
     low, high = of_share(right, total)
     return f"{right / total:.1%} (95 % interval {low:.1%} to {high:.1%})"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(_code, names[:SHOWN])) + more
 
 
 def _code(text: str) -> str:

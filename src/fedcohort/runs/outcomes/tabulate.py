@@ -18,7 +18,7 @@ from fedcohort.runs.stored import RunDir, read_result, runs_in
 from fedcohort.stats.paired import Paired
 from fedcohort.util.errors import UserError
 from fedcohort.util.settings import nearest
-from fedcohort.util.words import counted
+from fedcohort.util.words import counted, some
 
 SEED = "seed"
 CELLS = 10_000
@@ -187,13 +187,13 @@ def _several(lines: Sequence[PlacedRun], key: str) -> bool:
 
 def _values(lines: Sequence[PlacedRun], keys: Sequence[str]) -> str:
     """``partition.alpha (0.1, 0.5), rounds (2, 4)``."""
-    words = []
-    for key in keys[:NAMED]:
+
+    def named(key: str) -> str:
         there = [line.settings[key] for line in lines if key in line.settings]
         several = {text(value): order(value) for value in there}
-        words.append(f"{key} ({', '.join(sorted(several, key=lambda value: several[value])[:NAMED])})")
-    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-    return ", ".join(words) + more
+        return f"{key} ({', '.join(sorted(several, key=lambda value: several[value])[:NAMED])})"
+
+    return some(keys, NAMED, named)
 
 
 def _refuse_unknown(lines: Sequence[PlacedRun], metric: str) -> None:

@@ -299,9 +299,6 @@ class Recording:
     def fail(self, method: str, seed: int, error: Exception) -> None:
         self.watcher.fail(method, seed, error)
 
-    def stop(self) -> None:
-        self.watcher.stop()
-
 
 def chosen(cells: Sequence[Cell], text: str, paper: str) -> list[Cell]:
     """Those that a pattern of ``--cells`` fits: ``fedavg``, ``fed*@fmnist`` or ``*@alpha=0.05``."""

@@ -155,6 +155,3 @@ class _AndLater:
 
     def fail(self, method: str, seed: int, error: Exception) -> None:
         self.watcher.fail(method, seed, error)
-
-    def stop(self) -> None:
-        self.watcher.stop()

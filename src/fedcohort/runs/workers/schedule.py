@@ -187,9 +187,6 @@ class Timed:
         self.schedule.fail((method, seed), error)
         self.watcher.fail(method, seed, error)
 
-    def stop(self) -> None:
-        self.watcher.stop()
-
     def expect(self, seconds: float) -> None:
         self.watcher.expect(seconds)
 

@@ -79,9 +79,6 @@ class Teller(Callback):
     def fail(self, method: str, seed: int, error: Exception) -> None:
         pass  # whoever carries it out there tells why
 
-    def stop(self) -> None:
-        pass
-
 
 def _light(state: State) -> State:
     """The state without its models and memories, which are large and of no use to a watcher."""

@@ -1,8 +1,7 @@
 """The reference traffic against sums done by hand: W = 4 * 199,210 = 796,840 bytes are one model."""
 
 import pytest
-
-from fedcohort.testing.reference_traffic import traffic
+from reference_traffic import traffic
 
 W = 796_840
 DATA = 100 * 5 * 8  # a hundred clients tell what they have
