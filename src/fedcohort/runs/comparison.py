@@ -241,7 +241,12 @@ def carry_out(
             attempt(schedule.next(), timed)
         given_up = {job.directory for job in schedule.given_up}
         given_up |= {job.directory for job in left if job.key in schedule.failed}
-        outcomes = [run_job(job, timed) for job in plan.jobs if job.directory not in given_up]
+        outcomes = []
+        for job in plan.jobs:
+            try:
+                outcomes += [run_job(job, timed)] if job.directory not in given_up else []
+            except UserError as error:  # such as a file of a complete run that is damaged
+                timed.fail(*job.key, error)
         _raise_failures(schedule, plan, outcomes)
         return outcomes
 

@@ -138,6 +138,49 @@ def test_a_run_that_fails_ends_no_other(size, tmp_path, monkeypatch, together):
     assert len(resume(plan.home, Silent())) == 6
 
 
+class Killer(Failures):
+    """Kills one of the processes after the third round that is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = 0
+
+    def begin(self, method: str, seed: int, rounds: int) -> Any:
+        callback = super().begin(method, seed, rounds)
+
+        def after_round(*about: Any) -> bool:
+            self.rounds += 1
+            if self.rounds == 3:
+                os.kill(children()[0], signal.SIGKILL)
+            return False
+
+        callback.after_round = after_round  # type: ignore[method-assign]
+        return callback
+
+
+@pytest.mark.deploy
+def test_a_process_that_is_killed_ends_no_other(tmp_path, together):
+    """As where memory is short: its run is told, the others are complete, and it goes on later."""
+    plan, watcher = prepare(Experiment.of({**ASKED, "rounds": 30}), tmp_path), Killer()
+    with (
+        pytest.warns(RuntimeWarning, match="failed: its process was killed"),
+        pytest.raises(FailedRunsError, match=r"^1 of 6 runs failed; .* its process was killed"),
+    ):
+        carry_out(plan, watcher)
+    assert len(watcher.failed) == plan.open == 1
+    assert children() == []
+    assert len(resume(plan.home, Silent())) == 6
+
+
+def test_a_complete_run_that_is_damaged_hides_no_other(tmp_path):
+    plan = prepare(Experiment.of({**ASKED, "method": ["fedavg"]}), tmp_path)
+    carry_out(plan, Silent())
+    (plan.jobs[0].directory / "config.toml").write_text("not = [valid")
+    with pytest.raises(FailedRunsError, match=r"^1 of 2 runs failed; .* is not valid TOML") as raised:
+        carry_out(plan, Silent())
+    assert [outcome.seed for outcome in raised.value.outcomes] == [1]
+
+
 OWN = '''"""Fails in its first round, with an error that cannot be pickled."""
 
 from dataclasses import dataclass

@@ -25,6 +25,7 @@ from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
 
 if TYPE_CHECKING:
+    from fedcohort.runs.comparison import PlannedRun
     from fedcohort.runs.workers.schedule import Timed
 
 STOP, CORES = "stop", "cores"  # what a member is told beside its runs
@@ -43,20 +44,24 @@ class ProcessPool:
         listeners = {connection: Listener(timed) for connection, _ in self.members}
         at_work = {connection: schedule.next() for connection, _ in self.members[: len(schedule.waiting)]}
         for connection, job in at_work.items():
-            _send(connection, job)
+            _give(connection, job)
         while at_work:
             for ready in wait(list(listeners)):
                 connection = cast(Connection, ready)
                 kind, *about = _heard(connection)
-                if kind not in ("free", "failed"):
+                if kind not in ("free", "failed", "lost"):
                     getattr(listeners[connection], kind)(*about)
                     continue
-                job = at_work.pop(connection)
-                if kind == "failed":
-                    timed.fail(*job.key, about[0])
-                if schedule.waiting:
+                if connection in at_work:  # else it was lost while it was idle
+                    job = at_work.pop(connection)
+                    if kind != "free":
+                        timed.fail(*job.key, about[0])
+                if kind == "lost":
+                    del listeners[connection]
+                    _spread([*at_work])
+                elif schedule.waiting:
                     at_work[connection] = schedule.next()
-                    _send(connection, at_work[connection])
+                    _give(connection, at_work[connection])
                 else:
                     _spread([*at_work])
 
@@ -88,11 +93,16 @@ def _spread(at_work: Sequence[Connection]) -> None:
             _send(connection, CORES, cores)
 
 
+def _give(connection: Connection, job: "PlannedRun") -> None:
+    with suppress(OSError):  # it is no more: that is found out when it is listened to
+        _send(connection, job)
+
+
 def _heard(connection: Connection) -> tuple[Any, ...]:
     try:
         return _receive(connection)
-    except (EOFError, OSError):
-        raise UserError("a process of this comparison was killed; 'fedcohort run --resume' goes on") from None
+    except (EOFError, OSError):  # as a machine does where memory is short; the others go on
+        return "lost", UserError("its process was killed, as where memory is short")
 
 
 class Member(Teller):

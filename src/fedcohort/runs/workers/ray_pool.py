@@ -12,6 +12,7 @@ import stat
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -116,6 +117,7 @@ class RayPool:
         schedule, data = timed.schedule, dict[str, Any]()  # by what was asked: most runs have the same
         with _sign(home) as sign:
             news: dict[Any, RayMember] = {}
+            unable: Exception | None = None
             while schedule.waiting or any(member.job for member in self.members):
                 for member in self.members:
                     if member.job is None and schedule.waiting:
@@ -128,7 +130,7 @@ class RayPool:
                         member.actor.start.remote(there, own, sign, files)
                         news[member.actor.news.remote()] = member
                 if not self.members:
-                    raise nobody_left()
+                    raise unable or nobody_left()
                 schedule.size = len(self.members)
                 self._spread()
                 for call in ray.wait(list(news))[0]:
@@ -136,8 +138,12 @@ class RayPool:
                     try:
                         for kind, *about in heard([call])[0]:
                             if kind == "unable":  # not the run's fault: the next would fare no better there
-                                member.job = None
-                                raise about[0]
+                                unable = about[0]
+                                where = member.node["NodeManagerAddress"]
+                                warnings.warn(
+                                    f"{where} takes no runs: {unable}", RuntimeWarning, stacklevel=1
+                                )
+                                raise LostError
                             if kind == "failed" and member.job is not None:
                                 timed.fail(*member.job.key, about[0])
                             _hear(member, kind, *about)

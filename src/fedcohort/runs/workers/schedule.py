@@ -17,6 +17,8 @@ from fedcohort.core.evaluate import Row
 from fedcohort.core.round.loop import Report
 from fedcohort.core.state import State
 from fedcohort.runs.run import Callback
+from fedcohort.util.errors import UserError
+from fedcohort.util.user_code import in_words
 
 if TYPE_CHECKING:
     from fedcohort.runs.comparison import PlannedRun, Watcher
@@ -118,7 +120,8 @@ class Schedule:
     def fail(self, run: Key, error: Exception) -> None:
         """It cannot go on. If others do, that is told at once; what ends several, only of the first."""
         if self.several and str(error) not in map(str, self.failed.values()):
-            warnings.warn(f"{run[0]}, seed {run[1]}, failed: {error}", RuntimeWarning, stacklevel=2)
+            told = error if isinstance(error, UserError) else in_words(error)
+            warnings.warn(f"{run[0]}, seed {run[1]}, failed: {told}", RuntimeWarning, stacklevel=2)
         self.failed[run] = error
 
     def saw(self, run: Key, done: int) -> None:
