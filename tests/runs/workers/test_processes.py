@@ -138,6 +138,22 @@ def test_a_run_that_fails_ends_no_other(size, tmp_path, monkeypatch, together):
     assert len(resume(plan.home, Silent())) == 6
 
 
+GROUP = Path("/proc/self/autogroup")
+
+
+@pytest.mark.skipif(not GROUP.exists(), reason="this system has no groups for sessions")
+def test_who_is_nice_is_so_to_all_sessions():
+    """As the members of a pool are, each in a session of its own, when the command was begun with nice."""
+    code = "import os; from fedcohort.util.cpu import stay_nice; os.nice(7); os.setsid(); stay_nice(); "
+    told = subprocess.run(
+        [sys.executable, "-c", f"{code}print(open('{GROUP}').read())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split()[1:] == ["nice", "7"]
+
+
 class Killer(Failures):
     """Kills one of the processes after the third round that is told."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fedcohort.engines import pool
 from fedcohort.runs.workers.telling import Listener, Teller, portable
-from fedcohort.util.cpu import usable_cores
+from fedcohort.util.cpu import stay_nice, usable_cores
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
 
@@ -167,6 +167,7 @@ def main() -> None:
     """A member: one run after the other, until told to end or alone."""
     from fedcohort.runs.comparison import run_job
 
+    stay_nice()
     _, cores, socket_, *sys.argv = sys.argv  # what is left is the command of the user, which runs keep
     pool.CORES, connection = int(cores), Connection(int(socket_))
     told = warnings_to(lambda text: _send(connection, "warned", text))
