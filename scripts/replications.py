@@ -116,7 +116,7 @@ def headlines(every: Mapping[str, Sequence[Checked]]) -> str:
     rows = []
     for each in (each for claims in every.values() for each in once(claims) if each.judged.claim.why):
         why = each.judged.claim.why.get(each.judged.verdict, "")
-        rows.append([f"{each.judged.claim.about}<br>{source(each)}", *told(each), why])
+        rows.append([f"{claim_cells(each.judged)[0]}<br>{source(each)}", *told(each), why])
     return table(("claim", *TOLD, "most likely reason"), rows)
 
 
@@ -181,7 +181,11 @@ def paper_page(paper: str, every: Sequence[Checked]) -> str:
     if waiting := [each for each in claims if not each.judged.ours]:
         parts.append("Still open, with fewer than three seeds:\n\n" + open_claims(waiting))
     if under := by_reading(every):
-        parts += ["## Under other readings", f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})"]
+        parts += [
+            "## Under other readings",
+            ABOUT_UNDER,
+            f"![{ABOUT_READINGS}]({picture_of(paper, 'readings')})",
+        ]
         parts.append(reading_table(under))
     parts += ["## What was run", ABOUT_RUNS, run_table(own)]
     parts += [text for folder in own for scale in SCALES if (text := numbers(folder, scale))]
@@ -224,7 +228,8 @@ def run_table(own: Sequence[Folder]) -> str:
             continue
         folder, made = asked.folder, Counter(each.cell for each in known(asked.folder, asked.scale))
         seeds = 1 if folder.study else len(asked.experiment.seeds)
-        runs = sum(made.values()) if folder.study else f"{sum(made.values())} of {len(folder.cells) * seeds}"
+        done = sum(made.values()) if folder.study else sum(min(made[cell], seeds) for cell in folder.cells)
+        runs = done if folder.study else f"{done} of {len(folder.cells) * seeds}"
         link = f"[{folder.path.name}](../papers/{folder.name}/README.md)"
         rows.append([link, asked.scale, str(runs), not_run(folder, made, seeds)])
     return table(("table", "scale", "runs made", "not run"), rows)
@@ -265,8 +270,8 @@ def numbers(folder: Folder, scale: str) -> str:
     seeds = f"{least} to {most} seeds" if least < most else counted(most, "seed")
     head = f"## {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
-        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, as mean ± "
-        f"standard deviation, ours of {seeds}; `fedcohort replicate {folder.name} --scale {scale}`."
+        f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, or ours "
+        f"alone, as mean ± standard deviation, ours of {seeds}; `fedcohort replicate {folder.name} --scale {scale}`."
     )
     return "\n\n".join([head, about, table(["", *columns], body)])
 
@@ -274,6 +279,8 @@ def numbers(folder: Folder, scale: str) -> str:
 def both(line: ComparedNumber) -> str:
     published = line.published
     ours = spread(line.mean, line.std if len(line.values) > 1 else math.nan, "")
+    if math.isnan(published.value):
+        return f"{ours} {published.unit}".strip()
     return f"{spread(published.value, published.std, '')} → {ours} {published.unit}".strip()
 
 
@@ -289,6 +296,11 @@ ABOUT_READINGS = "Our differences under each reading, with 95 % intervals"
 ABOUT_RUNS = """\
 A run is a method under some conditions with a seed; `fedcohort replicate PAPER/TABLE --scale SCALE` makes
 those that are missing."""
+ABOUT_UNDER = """\
+m is the share of clients a round, E the local epochs, J the clusters a round; neighbourhoods, xi and noise
+are settings of OPTICS, POC is power of choice. Numbers are FedLECC's differences in accuracy under a reading,
+with 95 % intervals; verdicts compare them with the paper's differences in Table II. Of so many verdicts
+chance has made one or two."""
 ABOUT_PICTURE = """\
 [How a claim is judged](replicate.md#verdicts). The point is our mean difference divided by the paper's, the
 bar its 95 % interval over seeds; what lies beyond the edge is drawn at it."""
@@ -301,8 +313,9 @@ Five papers say how to train when clients' labels differ. Their tables were made
 far as they are at hand, with our own implementation of every method, the papers' settings where they state
 them, and choices of ours, written down, where they do not. A claim is a difference between two methods, or
 from a number, and [a rule](replicate.md#verdicts) judges it by our runs. *paper* is the paper's scale.
-*small* is a scaled test and no replication: it can make a claim doubtful, not refute it. A verdict is about
-our reading of a paper; where the authors' code reads it differently, the words say so.
+*small* is a scaled test and no replication: its verdicts are about that test, and make a claim likely or
+doubtful, no more. A verdict is about our reading of a paper; where the authors' code reads it differently,
+the words say so.
 
 ## Headline claims
 

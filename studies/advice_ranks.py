@@ -244,7 +244,9 @@ What suits your own clients, `fedcohort advise` says by the [federations nearest
 
 ## Ranks
 
-{any}
+{any} A rank counts how many methods are better on
+a federation, and a mean gain by how much: a method that is far ahead where clients have few classes, and far
+behind where they are alike, has a larger gain than rank.
 
 ![Mean ranks of all methods with their critical difference](ranks-any.svg)
 

@@ -78,7 +78,7 @@ def test_a_table_shows_both_numbers_and_what_they_say(cli: Cli, home: Path) -> N
     assert "paper: a replication: the paper's protocol" in answer.out
     assert "0.400 ± 0.010" in answer.out
     assert re.search(r"^ *all *$", answer.out, re.MULTILINE)  # the column, above its rows
-    assert re.search(r"^ *Other +0.500 +not run", answer.out, re.MULTILINE)
+    assert re.search(r"^ *Other +0.500 +–", answer.out, re.MULTILINE)
     assert "Neither" not in answer.out
     assert "FedAvg beats FedProx" in answer.out
     told = json.loads(cli("replicate", "tiny/table1", "--scale", "small", "--json", "--quiet").out)
@@ -115,6 +115,20 @@ def test_of_several_tables_all_claims_go_first(cli: Cli, home: Path, monkeypatch
     told = json.loads(answer.out)
     assert [(each["table"], each["runs_left"]) for each in told] == [("table1", 0), ("table2", 0)]
     assert told[1]["rows"][3]["ours"]["seeds"] == 3
+
+
+def test_the_name_of_a_paper_is_all_of_its_tables(cli: Cli, home: Path) -> None:
+    other(home)
+    told = json.loads(cli("replicate", "tiny", "--show", "--json").out)
+    assert [each["table"] for each in told] == ["table1", "table2"]
+
+
+def test_a_smoke_test_judges_nothing(cli: Cli, home: Path) -> None:
+    path = home / "table.toml"
+    path.write_text(path.read_text() + '\n[scales.smoke]\nset = ["rounds=1"]\n')
+    out = cli("replicate", "tiny/table1", "--scale", "smoke", "--quiet").out
+    assert "All of it runs" in out
+    assert "FedAvg beats" not in out
 
 
 def test_what_ends_a_table_ends_no_other(cli: Cli, home: Path) -> None:
@@ -168,6 +182,11 @@ def test_show_runs_nothing_and_says_what_is_left(cli: Cli, home: Path) -> None:
     assert answer.code == 0
     assert not (home / "results.csv").exists()
     assert "6 runs left: without --show they are made." in answer.err
+    assert re.search(r"FedProx +0.400 ± 0.010 +not run", answer.out)
+    assert "nothing is made" not in answer.out
+    cli("replicate", "tiny/table1", "--scale", "small", "--cells", "fedavg", "--quiet")
+    shown = cli("replicate", "tiny/table1", "--show").out
+    assert "Of this scale nothing is made; --scale small has 3 runs." in shown
     cli("replicate", "tiny/table1", "--probe", "--quiet")
     probed = cli("replicate", "tiny/table1", "--show").err
     assert re.search(r"\d runs left, about .+: without --show they are made\.", probed)
@@ -193,6 +212,15 @@ def test_what_a_study_makes_is_listed_and_shown(cli: Cli, home: Path) -> None:
     assert told["rows"][0]["ours"] == {"mean": 3.5, "std": pytest.approx(0.7071, abs=1e-4), "seeds": 2}
     assert (told["rows"][0]["value"], told["rows"][0]["interval"]) == (None, None)
     assert cli("replicate", "tiny/table1", "--probe", "--quiet").code == 0
+    (studies / "rows.csv").unlink()  # as where papers/ alone was copied
+    alone = cli("replicate", "tiny/table1", "--show", "--json")
+    assert json.loads(alone.out, parse_constant=pytest.fail)["rows"] == told["rows"]
+    (home / "results.csv").unlink()
+    gone = cli("replicate", "tiny/table1")
+    assert gone.code == 2
+    assert "counted.py: tiny/table1 is made by it, copy 'studies' beside 'papers'" in " ".join(
+        gone.err.split()
+    )
 
 
 def test_a_probe_that_cannot_be_made_says_why(cli: Cli, home: Path) -> None:

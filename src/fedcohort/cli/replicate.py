@@ -24,14 +24,16 @@ LISTED = ("paper", "small")
 
 def replicate(
     table: Annotated[
-        str | None, typer.Argument(help="The table, as paper/table, or 'paper/*'; without it all are listed.")
+        str | None,
+        typer.Argument(help="The table, as paper/table, or all of a paper; without it all are listed."),
     ] = None,
     scale: Annotated[
         Literal["paper", "small", "smoke"],
         typer.Option(help="The paper's protocol, a scaled test of hours, or seconds to see that it runs."),
     ] = "paper",
     cells: Annotated[
-        str, typer.Option(help="Only these: 'fedavg,fedlecc@fmnist' or '*@alpha=0.05' (method@conditions).")
+        str,
+        typer.Option(help="Run only these: 'fedavg,fedlecc@fmnist' or '*@alpha=0.05' (method@conditions)."),
     ] = "*",
     seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many, else the file's.")] = None,
     budget: Annotated[str | None, typer.Option(help="Begin no run that would end after 30m, 2h, ...")] = None,
@@ -51,8 +53,8 @@ def replicate(
     """Make the tables of papers again: list them, or run what is missing of one and show both numbers.
 
     Runs that claims depend on go first, then the cheapest. What is complete is written to the table's
-    results.csv at once and never run again; what is stopped goes on later. Of several tables those runs
-    of all go first.
+    results.csv at once and never run again; what is stopped goes on later. With several tables, the runs
+    that claims need go first in all of them.
 
     [bold]Example[/bold]: fedcohort replicate fedlecc/table2 --cells '*@fmnist' --seeds 3 --budget 2h
     """

@@ -12,9 +12,9 @@ from fedcohort.cli.board import duration
 from fedcohort.cli.console import table_of
 from fedcohort.cli.tables import messages, results
 from fedcohort.runs.outcomes.standings import deviation
-from fedcohort.runs.replication.folders import UNITS, Published
+from fedcohort.runs.replication.folders import RESULTS, UNITS, Folder, Published
 from fedcohort.runs.replication.replication import Replication, stale
-from fedcohort.runs.replication.results import ResultRow
+from fedcohort.runs.replication.results import ResultRow, read_results
 from fedcohort.runs.replication.verdicts import Judged, by_seed, interval, judge
 from fedcohort.util.words import counted
 
@@ -37,7 +37,7 @@ def listing(asked: Replication) -> dict[str, Any]:
         "done": len(done),
         "seeds": seeds,
         "runs": len(asked.folder.cells) * max(1, seeds),
-        "runs_done": len(known),
+        "runs_done": sum(min(have[cell], max(1, seeds)) for cell in asked.folder.cells),
         "runs_left": len(asked.open),
         "seconds_left": _known(asked.seconds_left),
         "verdict": ", ".join(f"{number} {word}" for word, number in words.items()),
@@ -112,12 +112,16 @@ def show_table(asked: Replication) -> None:
         for own, line in ((line.published, line) for line in told if line.published.column == column):
             table.add_row(Text(f"  {own.row}"), spread(own.value, own.std, own.unit), *_ours(line))
     results.print(table)
-    if folder.claims:
+    if asked.scale == "smoke":
+        results.print("All of it runs; what it claims is not asked.")
+    elif folder.claims:
         claims = _table(("claim", "paper", "ours", "95 % interval", "n", "verdict"), wraps=("claim",))
         for judged in judge(folder, known):
             about, *cells = claim_cells(judged)
             claims.add_row(Text(about), *cells)
         results.print(claims)
+    if not known and (elsewhere := _made(folder)):
+        results.print(f"Of this scale nothing is made; {elsewhere}.", markup=False)
     if old := stale(folder):
         messages.print(
             f"warning: {counted(len(old), 'line')} of results.csv left out, of other settings than the "
@@ -133,9 +137,15 @@ def _table(titles: Sequence[str], wraps: Sequence[str]) -> Table:
     return table
 
 
+def _made(folder: Folder) -> str:
+    """At which scales there are results."""
+    scales = Counter(each.about["scale"] for each in read_results(folder.path / RESULTS))
+    return ", ".join(f"--scale {scale} has {counted(many, 'run')}" for scale, many in scales.items())
+
+
 def _ours(line: ComparedNumber) -> tuple[str, str, str, str]:
     if not line.values:
-        return "–" if line.published.metric else "not run", "", "", ""
+        return "not run" if line.published.metric else "–", "", "", ""  # or not made here at all
     unit = line.published.unit
     std = line.std if len(line.values) > 1 else math.nan
     between = "" if line.gap is None else f"{_number(line.gap.low)} to {_number(line.gap.high)}"

@@ -221,7 +221,7 @@ class Folder:
 
 
 def folders(papers: Path, name: str | None = None, trusted: bool = False) -> list[Folder]:
-    """All tables below ``papers``, or those of this name, ``paper/table`` or ``paper/*``."""
+    """All tables below ``papers``, or those of this name, ``paper/table``, ``paper/*`` or ``paper``."""
     found = {
         folder.name: folder
         for path in sorted(papers.glob(f"*/*/{ABOUT}"))
@@ -235,7 +235,8 @@ def folders(papers: Path, name: str | None = None, trusted: bool = False) -> lis
         )
     if name is None:
         return list(found.values())
-    chosen = [name] if name in found else [each for each in found if fnmatchcase(each, name)]
+    pattern = f"{name}/*" if any(folder.paper == name for folder in found.values()) else name
+    chosen = [name] if name in found else [each for each in found if fnmatchcase(each, pattern)]
     if not chosen:
         raise UserError(f"unknown table '{name}'{nearest(name, found)}; 'fedcohort replicate' lists them")
     return [found[each] for each in chosen]

@@ -135,6 +135,8 @@ class Replication:
         """Those that are of the experiment file, or of the study's rows, as they are now."""
         if self.folder.study is None:
             return [each for each in results if self._is_current(each)]
+        if not (self.studies / self.folder.study.file).exists():  # the folder alone was copied
+            return list(results)
         known = {each.config for each in self._studied(self.folder.study)}
         return [each for each in results if each.config in known]
 

@@ -41,6 +41,8 @@ def study_results(folder: Folder, study: Study, scale: str, where: Path) -> list
 def run_study(folder: Folder, study: Study, scale: str, where: Path) -> None:
     """Carries it out; its rows go to ``where``. A program of another tree than ours has to be trusted."""
     program = folder.root / "studies" / f"{study.name}.py"
+    if not program.is_file():
+        raise UserError(f"there is no {program}: {folder.name} is made by it, copy 'studies' beside 'papers'")
     if not folder.trusted and folder.root != _tree():
         raise UserError(
             f"to make {folder.name} again would run {program}, as its {ABOUT} says: if you know what that "
