@@ -271,7 +271,8 @@ def numbers(folder: Folder, scale: str) -> str:
     head = f"## {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
         f"{scale.capitalize()} scale: {folder.called(scale)}. Each number is the paper's → ours, or ours "
-        f"alone, as mean ± standard deviation, ours of {seeds}; `fedcohort replicate {folder.name} --scale {scale}`."
+        f"alone, as mean ± standard deviation, ours of {seeds}; "
+        f"`fedcohort replicate {folder.name} --scale {scale}`."
     )
     return "\n\n".join([head, about, table(["", *columns], body)])
 
