@@ -4,7 +4,7 @@ import click
 import pytest
 import typer
 
-from fedcohort.cli.app import app
+from fedcohort.cli.app import app, flowing
 from support.cli_calls import Cli
 
 
@@ -31,3 +31,12 @@ def test_help_says_what_each_word_of_a_command_is(path: tuple[str, ...], cli: Cl
         assert about, f"{' '.join(path)} {param.name}: it has no help"
         first = about.split()[:3]
         assert " ".join(first) in told, f"{' '.join(path)} {param.name}: its help is not shown"
+
+
+def test_prose_of_the_source_flows_on_and_short_lines_end() -> None:
+    long = "x" * 90
+    assert flowing(f"One.\n\n    {long}\n    {long}\n    end.\n\n    a: b\n    c: d\n") == (
+        f"One.\n\n{long} {long} end.\n\na: b\nc: d"
+    )
+    for command in app.registered_commands:
+        assert flowing(command.callback.__doc__) == command.help

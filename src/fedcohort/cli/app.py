@@ -1,5 +1,7 @@
 """The command line. Each command imports what it needs when it runs, so that ``--help`` is instant."""
 
+import inspect
+import re
 import sys
 from functools import cache
 from typing import Annotated, NoReturn
@@ -25,6 +27,7 @@ from fedcohort.cli.tune import tune
 from fedcohort.util.errors import UserError
 from fedcohort.util.warnings import warnings_to
 
+TERMINAL = 79  # columns, as most have
 ASKED_NOTHING = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 that was no error
 
 app = typer.Typer(
@@ -46,6 +49,16 @@ new_app = typer.Typer(help="Write the file of a new method.", no_args_is_help=Tr
 new_app.command("method")(new_method)
 app.add_typer(new_app, name="new")
 app.add_typer(flower_app, name="flower")
+
+
+def flowing(text: str) -> str:
+    """Lines that are as long as the source allows go on in the next; shorter ones end on purpose."""
+    return re.sub(rf"(?m)^(.{{{TERMINAL},}})\n(?=\S)", r"\1 ", inspect.cleandoc(text))
+
+
+for group in (app, new_app, flower_app):
+    for known in group.registered_commands:
+        known.help = flowing(getattr(known.callback, "__doc__", None) or "")
 
 
 @app.callback()

@@ -171,7 +171,7 @@ def _raise(failed: dict[str, Exception], several: bool) -> None:
             raise why
     if failed:
         told = [f"{name}: {why}" if several else str(why) for name, why in failed.items()]
-        raise UserError("\n".join(told)) from next(iter(failed.values()))
+        raise UserError("; ".join(told)) from next(iter(failed.values()))
 
 
 def _watched(asked: "Replication", quiet: bool, seconds: float, probe: bool) -> None:
