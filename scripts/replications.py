@@ -142,7 +142,8 @@ def by_reading(every: Sequence[Checked]) -> dict[str, dict[str, Judged]]:
         claim = each.judged.claim
         rows = {line.cell: line for line in each.folder.published if line.metric == claim.metric}
         own, other = rows[claim.conditions, claim.method], rows[claim.conditions, str(claim.against)]
-        told.setdefault(f"{own.column}: {own.row}", {})[other.row] = each.judged
+        whole = ", all data" if each.scale == "paper" else ""
+        told.setdefault(f"{own.column}: {own.row}{whole}", {})[other.row] = each.judged
     return told
 
 
@@ -224,9 +225,9 @@ def run_table(own: Sequence[Folder]) -> str:
     """Of every table at each of its scales: how much of it was made, and what was not."""
     rows = []
     for asked in (Replication(folder, scale, Path()) for folder in own for scale in SCALES):
-        if not asked.has_scale or (asked.scale == "paper" and asked.folder.ours == READINGS):
-            continue
         folder, made = asked.folder, Counter(each.cell for each in known(asked.folder, asked.scale))
+        if not asked.has_scale or (not made and asked.scale == "paper" and folder.ours == READINGS):
+            continue
         seeds = 1 if folder.study else len(asked.experiment.seeds)
         done = sum(made.values()) if folder.study else sum(min(made[cell], seeds) for cell in folder.cells)
         runs = done if folder.study else f"{done} of {len(folder.cells) * seeds}"

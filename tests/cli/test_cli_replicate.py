@@ -117,6 +117,20 @@ def test_of_several_tables_all_claims_go_first(cli: Cli, home: Path, monkeypatch
     assert told[1]["rows"][3]["ours"]["seeds"] == 3
 
 
+def test_ctrl_c_ends_all_tables(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other(home)
+    begun: list[str] = []
+
+    def run(asked: Replication, *about: Any) -> None:
+        begun.append(asked.folder.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Replication, "run", run)
+    answer = cli("replicate", "tiny/*", "--quiet")
+    assert (begun, answer.code) == (["tiny/table1"], 130)
+    assert "Stopped; nothing is lost" in answer.err
+
+
 def test_the_name_of_a_paper_is_all_of_its_tables(cli: Cli, home: Path) -> None:
     other(home)
     told = json.loads(cli("replicate", "tiny", "--show", "--json").out)

@@ -134,6 +134,8 @@ def _make(
     for asked in [*(asked.of_claims for asked in tables if several), *tables]:
         try:
             _watched(asked, quiet, deadline - time.monotonic(), probe)
+        except typer.Exit:  # somebody has stopped all of it
+            raise
         except Exception as error:  # a method may be the user's own code
             failed[asked.folder.name] = error
         else:
