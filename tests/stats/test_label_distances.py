@@ -55,6 +55,7 @@ def test_psi_of_partition_a() -> None:
         ({"eps": 1e-4}, "wpsi_A_eps1e-4"),
         ({"eps": 1e-3}, "wpsi_A_eps1e-3"),
         ({"smoothing": "laplace"}, "wpsi_A_laplace.5"),
+        ({"smoothing": "laplace", "pseudo_count": 1.0}, "wpsi_A_laplace1"),
     ],
 )
 def test_wpsi_depends_on_the_smoothing(options: dict, vector: str) -> None:

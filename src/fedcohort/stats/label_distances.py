@@ -16,8 +16,9 @@ from fedcohort.util.settings import nearest
 Array = NDArray[np.float64]
 Smoothing = Literal["eps", "laplace"]
 
-# What Clust-PSI-PFL's authors add to both sides; it sets the scale of PSI when classes are missing.
-EPS = 1e-6
+EPS = (
+    1e-6  # what Clust-PSI-PFL's authors add to both sides; it sets the scale of PSI when classes are missing
+)
 PSEUDO_COUNT = 0.5  # Jeffreys' prior, for ``smoothing="laplace"``
 PIECE = 1 << 16  # clients at a time, where only a sum over classes is wanted
 
@@ -58,7 +59,11 @@ def pooled(counts: ArrayLike) -> Array:
 
 
 def psi_terms(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, reference: ArrayLike | None = None
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """The K x C terms (P_c - p_ic) ln(P_c / p_ic) of the population stability index; none is negative.
 
@@ -66,13 +71,13 @@ def psi_terms(
 
     The logarithm needs a value for classes a client lacks. ``"eps"`` adds ``eps`` to both probabilities and
     does not renormalise, like the code of the authors of Clust-PSI-PFL (arXiv 2512.20363); a missing class
-    then counts about P_c ln(P_c / eps). ``"laplace"`` adds half a sample to every count, so that the
+    then counts about P_c ln(P_c / eps). ``"laplace"`` adds ``pseudo_count`` to every count, so that the
     penalty grows with the evidence for absence. A class no client holds contributes nothing either way.
     """
     table = counts_array(counts)
     base = table if reference is None else counts_array(reference)
     seen = table.any(axis=0) | base.any(axis=0)
-    share, pool = _smoothed(table, base, int(seen.sum()), smoothing, eps)
+    share, pool = _smoothed(table, base, int(seen.sum()), smoothing, eps, pseudo_count)
     terms = (pool - share) * np.log(pool / share)
     terms[:, ~seen] = 0.0
     terms[~table.any(axis=1)] = np.nan
@@ -80,41 +85,53 @@ def psi_terms(
 
 
 def psi_signed_terms(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, reference: ArrayLike | None = None
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """:func:`psi_terms`, negative where the client holds less of a class than the federation does.
 
     The plain terms forget the direction: at P = 1/3, holding 0.9 or 0.05 of a class gives 0.563 or 0.538.
     """
     pool = pooled(counts if reference is None else reference)
-    return psi_terms(counts, smoothing, eps, reference) * np.sign(proportions(counts) - pool)
+    return psi_terms(counts, smoothing, eps, pseudo_count, reference) * np.sign(proportions(counts) - pool)
 
 
 def psi(
-    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, reference: ArrayLike | None = None
+    counts: ArrayLike,
+    smoothing: Smoothing = "eps",
+    eps: float = EPS,
+    pseudo_count: float = PSEUDO_COUNT,
+    reference: ArrayLike | None = None,
 ) -> Array:
     """Population stability index of each client against the pool (Jeffreys divergence)."""
     table = counts_array(counts)
     base = (table if reference is None else counts_array(reference)).sum(axis=0, keepdims=True)
     pieces = (table[start : start + PIECE] for start in range(0, len(table), PIECE))  # terms are K x C
-    index = [psi_terms(rows, smoothing, eps, base).sum(axis=1) for rows in pieces]
+    index = [psi_terms(rows, smoothing, eps, pseudo_count, base).sum(axis=1) for rows in pieces]
     return np.concatenate([np.zeros(0), *index])
 
 
-def wpsi(counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS) -> float:
+def wpsi(
+    counts: ArrayLike, smoothing: Smoothing = "eps", eps: float = EPS, pseudo_count: float = PSEUDO_COUNT
+) -> float:
     """The sample-weighted mean of :func:`psi` over clients. Under IID sampling about (C-1)(K-1)/N."""
     table = _held(counts)
     size = table.sum(axis=1)
-    return float(size @ psi(table, smoothing, eps) / size.sum()) if size.size else float("nan")
+    return float(size @ psi(table, smoothing, eps, pseudo_count) / size.sum()) if size.size else float("nan")
 
 
-def _smoothed(table: Array, base: Array, seen: int, smoothing: str, eps: float) -> tuple[Array, Array]:
+def _smoothed(
+    table: Array, base: Array, seen: int, smoothing: str, eps: float, pseudo_count: float
+) -> tuple[Array, Array]:
     """Shares of each client and of the pool; a class nobody holds must not take mass from the ``seen``."""
     if smoothing == "eps":
         return proportions(table) + eps, pooled(base) + eps
     if smoothing == "laplace":
-        share = (table + PSEUDO_COUNT) / (table.sum(axis=1, keepdims=True) + PSEUDO_COUNT * seen)
-        return share, (base.sum(axis=0) + PSEUDO_COUNT) / (base.sum() + PSEUDO_COUNT * seen)
+        share = (table + pseudo_count) / (table.sum(axis=1, keepdims=True) + pseudo_count * seen)
+        return share, (base.sum(axis=0) + pseudo_count) / (base.sum() + pseudo_count * seen)
     raise UserError(f"unknown smoothing '{smoothing}'{nearest(smoothing, get_args(Smoothing))}")
 
 
