@@ -171,20 +171,57 @@ def test_ties_count_as_the_mean_of_all_their_orders(samples: list[tuple[int, int
 
 def test_rounds_to_target() -> None:
     accuracy = [0.10, 0.35, 0.52, 0.48, 0.55, 0.61, 0.60, 0.63]
-    every_tenth = range(0, 80, 10)
-    assert metrics.rounds_to_target(accuracy, 0.5, every_tenth) == 20
-    assert metrics.rounds_to_target(accuracy, 0.7, every_tenth) == math.inf
-    assert metrics.rounds_to_target(accuracy, 0.61, every_tenth) == 50  # reached is enough
-    assert metrics.rounds_to_target([], 0.1, []) == math.inf
-    assert metrics.rounds_to_target([np.nan, 0.9], 0.5, [1, 2]) == 2
+    ours = [
+        metrics.rounds_to_target(accuracy, 0.5),
+        metrics.rounds_to_target(accuracy, 0.5, consecutive=3),
+        metrics.rounds_to_target(accuracy, 0.5, window=3),
+    ]
+    assert ours == VECTORS["rtt"]
+    assert metrics.rounds_to_target(accuracy, 0.5, rounds=range(0, 80, 10)) == 20
+    assert metrics.rounds_to_target(accuracy, 0.7) == math.inf
+    assert metrics.rounds_to_target(accuracy, 0.61) == 6  # reached is enough
+    assert metrics.rounds_to_target(accuracy[:2], 0.1, consecutive=3) == math.inf
+    assert metrics.rounds_to_target(accuracy[:3], 0.1, consecutive=2, window=3) == math.inf
+    assert metrics.rounds_to_target([], 0.1) == math.inf
+    assert metrics.rounds_to_target([np.nan, 0.9], 0.5) == 2
 
 
 def test_cohort_entropy() -> None:
     assert metrics.cohort_entropy([[10, 0, 5, 20], [0, 10, 5, 0]]) == pytest.approx(VECTORS["cohortH"])
-    below_0 = [[10, -7], [0, 10]]  # privacy noise; it counts as 0
-    assert metrics.cohort_entropy(below_0) == pytest.approx(1)
+    assert metrics.cohort_entropy([[10, -7], [0, 10]]) == pytest.approx(
+        1
+    )  # privacy noise below 0 counts as 0
     assert metrics.cohort_entropy([5, 0]) == 0
     assert metrics.cohort_entropy([[0, 0], [0, 0]]) == 0
+
+
+def test_traffic_in_megabytes() -> None:
+    """An MLP 784-200-200-10; FedConcat's phases for LeNet-5 with 5 encoders, 100 clients, cohorts of 10."""
+    mlp = 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10
+    ours = [mlp, metrics.megabytes(mlp), metrics.megabytes(mlp, transfers=2 * 10 * 150)]
+    np.testing.assert_allclose(ours, VECTORS["comm_mlp"])
+    lenet, encoder, head = 62_006, 61_156, 5 * 84 * 10 + 10
+    phases = [
+        metrics.megabytes(lenet, transfers=2 * 10 * 500),
+        metrics.megabytes(lenet, transfers=2 * 10 * 480),
+        metrics.megabytes(encoder, transfers=100 * 5),
+        metrics.megabytes(head, transfers=2 * 10 * 500),
+    ]
+    np.testing.assert_allclose(phases, VECTORS["fedconcat_MB"])
+
+
+def test_expected_pair_updates() -> None:
+    """Settings of FedGWC's experiments (rounds, cohort, clients), and a large one."""
+    settings_ = [
+        (20_000, 10, 100),
+        (3_000, 40, 400),
+        (1_000, 10, 823),
+        (2_000, 10, 2714),
+        (1_000, 100, 10_000),
+    ]
+    ours = [metrics.expected_pair_updates(*setting) for setting in settings_]
+    np.testing.assert_allclose(ours, VECTORS["gwc_coverage"])
+    assert math.isnan(metrics.expected_pair_updates(10, 1, 1))
 
 
 def test_binary_scores_of_the_published_case():

@@ -99,6 +99,11 @@ def wadb(p: ArrayLike, labels: ArrayLike) -> float:
     return davies_bouldin(shapes(p), labels)
 
 
+def expected_pair_updates(rounds: int, cohort: int, clients: int) -> float:
+    """How often two given clients meet in a uniformly drawn cohort: T m(m-1) / (K(K-1))."""
+    return rounds * cohort * (cohort - 1) / (clients * (clients - 1)) if clients > 1 else float("nan")
+
+
 # Accuracy across clients ------------------------------------------------------------------------------------
 
 
@@ -179,13 +184,28 @@ def ranking_scores(counts: ArrayLike) -> tuple[float, float]:
     return float(auroc), float(precision.sum() / found.sum())
 
 
-def rounds_to_target(accuracy: ArrayLike, target: float, rounds: ArrayLike) -> float:
-    """The first of the evaluated ``rounds`` at which ``target`` is reached; infinity if it never is."""
-    reached = np.asarray(accuracy, dtype=np.float64) >= target
-    return float(np.asarray(rounds)[reached.argmax()]) if reached.any() else float("inf")
+def rounds_to_target(
+    accuracy: ArrayLike, target: float, rounds: ArrayLike | None = None, consecutive: int = 1, window: int = 1
+) -> float:
+    """The first round at which ``target`` is reached; infinity if it never is.
+
+    ``rounds`` are the rounds evaluated (1, 2, ... by default). ``consecutive=w`` asks for w evaluations in a
+    row and answers with the first of them; ``window=w`` compares the mean of the last w evaluations instead.
+    """
+    values = np.asarray(accuracy, dtype=np.float64)
+    when = np.arange(1, len(values) + 1) if rounds is None else np.asarray(rounds)
+    if len(values) < max(consecutive, window):
+        return float("inf")
+    if window > 1:
+        values = np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=1)
+        when = when[window - 1 :]
+    if len(values) < consecutive:
+        return float("inf")
+    runs = np.lib.stride_tricks.sliding_window_view(values >= target, consecutive).all(axis=1)
+    return float(when[runs.argmax()]) if runs.any() else float("inf")
 
 
-# Labels of a cohort -----------------------------------------------------------------------------------------
+# Labels and traffic of a cohort -----------------------------------------------------------------------------
 
 
 def cohort_entropy(counts: ArrayLike) -> float:
@@ -197,6 +217,11 @@ def cohort_entropy(counts: ArrayLike) -> float:
     total = table.reshape(-1, table.shape[-1]).sum(axis=0)
     p = total[total > 0] / max(total.sum(), np.finfo(float).tiny)
     return float(abs((p * np.log2(p)).sum()))  # abs: a single class gives 0, not -0
+
+
+def megabytes(numbers: int, transfers: int = 1, width: int = 4) -> float:
+    """Traffic in 10⁶ bytes: ``transfers`` messages of ``numbers`` values, ``width`` bytes each."""
+    return numbers * transfers * width / 1e6
 
 
 def _comparable(labels: ArrayLike) -> bool:
