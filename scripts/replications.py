@@ -116,11 +116,11 @@ def headlines(every: Mapping[str, Sequence[Checked]]) -> str:
     rows = []
     for each in (each for claims in every.values() for each in once(claims) if each.judged.claim.why):
         why = each.judged.claim.why.get(each.judged.verdict, "")
-        rows.append([f"{claim_cells(each.judged)[0]}<br>{source(each)}", *told(each), why])
-    return table(("claim", *TOLD, "most likely reason"), rows)
+        rows.append([f"{claim_cells(each.judged)[0]}<br>{source(each)}", *verdict_cells(each), why])
+    return table(("claim", *JUDGED, "most likely reason"), rows)
 
 
-def told(each: Checked) -> tuple[str, str, str]:
+def verdict_cells(each: Checked) -> tuple[str, str, str]:
     """The verdict, the paper's difference and ours."""
     _, theirs, ours, between, seeds, word = claim_cells(each.judged)
     return f"**{word}**", theirs, f"{ours} ({between}), {seeds} seeds" if between else ours
@@ -194,8 +194,8 @@ def paper_page(paper: str, every: Sequence[Checked]) -> str:
 
 
 def claim_table(every: Sequence[Checked]) -> str:
-    rows = [[claim_cells(each.judged)[0], *told(each), source(each)] for each in every]
-    return table(("claim", *TOLD, "table, scale"), rows)
+    rows = [[claim_cells(each.judged)[0], *verdict_cells(each), source(each)] for each in every]
+    return table(("claim", *JUDGED, "table, scale"), rows)
 
 
 def reading_table(under: Mapping[str, Mapping[str, Judged]]) -> str:
@@ -292,7 +292,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 WRITTEN = "<!-- Written by scripts/update_docs.py from papers/*/*/results.csv and the words beside them. -->"
-TOLD = ("verdict", "paper", "ours (95 % interval)")
+JUDGED = ("verdict", "paper", "ours (95 % interval)")
 ABOUT_CLAIMS = "Our differences as shares of the paper's, with 95 % intervals"
 ABOUT_READINGS = "Our differences under each reading, with 95 % intervals"
 ABOUT_RUNS = """\
@@ -301,8 +301,8 @@ those that are missing."""
 ABOUT_UNDER = """\
 m is the share of clients a round, E the local epochs, J the clusters a round; neighbourhoods, xi and noise
 are settings of OPTICS, POC is power of choice. Numbers are FedLECC's differences in accuracy under a reading,
-with 95 % intervals; verdicts compare them with the paper's differences in Table II. Of so many verdicts
-chance has made one or two."""
+with 95 % intervals; verdicts compare them with the paper's differences in Table II. One interval in twenty is
+wrong by chance."""
 ABOUT_PICTURE = """\
 [How a claim is judged](replicate.md#verdicts). The point is our mean difference divided by the paper's, the
 bar its 95 % interval over seeds; what lies beyond the edge is drawn at it."""
