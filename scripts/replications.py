@@ -260,14 +260,14 @@ def numbers(folder: Folder, scale: str) -> str:
     """The paper's table, each number followed by ours; empty where nothing of it was made."""
     results = known(folder, scale)
     lines = [ComparedNumber(each, results) for each in folder.published]
-    made = [line for line in lines if line.values]
+    made = [line for line in lines if line.runs]
     if not made:
         return ""
     rows = dict.fromkeys(line.published.row for line in made)
     columns = dict.fromkeys(line.published.column for line in made)
     cell = {(line.published.row, line.published.column): both(line) for line in made}
     body = [[row, *(cell.get((row, column), "") for column in columns)] for row in rows]
-    least, most = (pick(len(line.values) for line in made) for pick in (min, max))
+    least, most = (pick(line.runs for line in made) for pick in (min, max))
     seeds = f"{least} to {most} seeds" if least < most else counted(most, "seed")
     head = f"## {folder.about[0].upper()}{folder.about[1:]}{', scaled' if scale == 'small' else ''}"
     about = (
@@ -280,7 +280,8 @@ def numbers(folder: Folder, scale: str) -> str:
 
 def both(line: ComparedNumber) -> str:
     published = line.published
-    ours = spread(line.mean, line.std if len(line.values) > 1 else math.nan, "")
+    few = f" ({line.seeds})" if line.values and "of" in line.seeds else ""
+    ours = f"{line.ours}{few}"
     if math.isnan(published.value):
         return f"{ours} {published.unit}".strip()
     return f"{spread(published.value, published.std, '')} → {ours} {published.unit}".strip()

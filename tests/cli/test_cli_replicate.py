@@ -89,7 +89,7 @@ def test_a_table_shows_both_numbers_and_what_they_say(cli: Cli, home: Path) -> N
     assert row["interval"][0] <= row["difference"] <= row["interval"][1]
     assert claim["paper"] == pytest.approx(0.59)
     assert len(claim["differences"]) == 3
-    assert told["rows"][2]["ours"] == {"mean": None, "std": None, "seeds": 0}
+    assert told["rows"][2]["ours"] == {"mean": None, "std": None, "seeds": 0, "runs": 0}
 
 
 def test_of_several_tables_all_claims_go_first(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,9 @@ def test_what_a_study_makes_is_listed_and_shown(cli: Cli, home: Path) -> None:
     assert not (home / "results.csv").exists()
     made = cli("replicate", "tiny/table1", "--json", "--quiet")
     told = json.loads(made.out, parse_constant=pytest.fail)  # NaN is no JSON
-    assert told["rows"][0]["ours"] == {"mean": 3.5, "std": pytest.approx(0.7071, abs=1e-4), "seeds": 2}
+    assert told["rows"][0]["ours"] == {
+        "mean": 3.5, "std": pytest.approx(0.7071, abs=1e-4), "seeds": 2, "runs": 2
+    }  # fmt: skip
     assert (told["rows"][0]["value"], told["rows"][0]["interval"]) == (None, None)
     assert cli("replicate", "tiny/table1", "--probe", "--quiet").code == 0
     (studies / "rows.csv").unlink()  # as where papers/ alone was copied

@@ -99,6 +99,15 @@ def test_the_paper_s_number_stands_before_ours(papers: Path) -> None:
     assert "| 46.61 ± 0.170 → 61.00 ± 1.000 % |" in page
 
 
+@pytest.mark.parametrize(
+    ("reached", "told"), [([0.60, 0.62, ""], "61.00 ± 1.414 (2 of 3) %"), (["", "", ""], "none (0 of 3) %")]
+)
+def test_runs_that_have_no_number_are_told(papers: Path, reached: list[float], told: str) -> None:
+    """As of rounds to a target that was never reached."""
+    fill(papers / "fedentopt/table1", {"fedentopt/fedavg": reached})
+    assert f"→ {told} |" in replications.pages()["replications-fedentopt.md"]
+
+
 def test_the_words_of_a_paper_stand_on_its_page_and_in_short_on_the_first() -> None:
     pages = replications.pages()
     for paper, name in replications.NAMES.items():

@@ -75,14 +75,35 @@ class ComparedNumber:
         self.published = published
         told = by_seed(known, published.cell, published.metric) if published.metric else {}
         self.values = [value * UNITS[published.unit] for value in told.values()]
+        self.runs = len(
+            {each.seed for each in known if each.cell == published.cell} if published.metric else ()
+        )
         self.mean = sum(self.values) / len(self.values) if self.values else math.nan
         self.std = deviation(self.values) if self.values else math.nan
         self.gap = interval(self.values, [published.value] * len(self.values))
 
+    @property
+    def seeds(self) -> str:
+        """How many have such a number: a run that never reaches a target is not dropped in silence."""
+        have = len(self.values)
+        return str(have) if have == self.runs else f"{have} of {self.runs}"
+
+    @property
+    def ours(self) -> str:
+        """What we found, without a unit."""
+        if not self.values:
+            return f"none ({self.seeds})" if self.runs else "not run" if self.published.metric else "–"
+        return spread(self.mean, self.std if len(self.values) > 1 else math.nan, "")
+
     def to_dict(self) -> dict[str, Any]:
         told = self.published._asdict()
         told |= {key: _known(told[key]) for key in ("value", "std")}
-        ours = {"mean": _known(self.mean), "std": _known(self.std), "seeds": len(self.values)}
+        ours = {
+            "mean": _known(self.mean),
+            "std": _known(self.std),
+            "seeds": len(self.values),
+            "runs": self.runs,
+        }
         gap = _known(self.mean - self.published.value)
         between = [self.gap.low, self.gap.high] if self.gap is not None and gap is not None else None
         return {**told, "ours": ours, "difference": gap, "interval": between}
@@ -145,14 +166,12 @@ def _made(folder: Folder) -> str:
 
 def _ours(line: ComparedNumber) -> tuple[str, str, str, str]:
     if not line.values:
-        return "not run" if line.published.metric else "–", "", "", ""  # or not made here at all
-    unit = line.published.unit
-    std = line.std if len(line.values) > 1 else math.nan
+        return line.ours, "", "", ""
+    ours, published = f"{line.ours} {line.published.unit}".strip(), line.published.value
+    if math.isnan(published):
+        return ours, line.seeds, "", ""
     between = "" if line.gap is None else f"{_number(line.gap.low)} to {_number(line.gap.high)}"
-    if math.isnan(line.published.value):
-        return spread(line.mean, std, unit), str(len(line.values)), "", ""
-    gap = _number(line.mean - line.published.value, sign=True)
-    return spread(line.mean, std, unit), str(len(line.values)), gap, between
+    return ours, line.seeds, _number(line.mean - published, sign=True), between
 
 
 def claim_cells(judged: Judged) -> tuple[str, ...]:
